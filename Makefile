@@ -1,0 +1,45 @@
+# Two commands do everything: `make tune` and `make test`. Both build .venv on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Without a GPU this version is the small CPU build on some mirrors; any newer torch works too: make install TORCH=torch
+TORCH ?= $(shell command -v nvidia-smi >/dev/null 2>&1 || command -v rocm-smi >/dev/null 2>&1 && echo torch || echo torch==2.13.0)
+# Two spinning OpenMP threads on busy cores stall each other for up to a second a pass.
+export OMP_WAIT_POLICY ?= PASSIVE
+ARGS ?=
+# Tests run one process a core, one thread each.
+JOBS ?= 2
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+
+.PHONY: install tune test test-slow test-real lint types clean
+
+install: $(VENV)/installed
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install --quiet "$(TORCH)"
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	touch $@
+
+tune: install
+	$(BIN)/forerun tune --quick $(ARGS)
+
+test: install
+	$(PYTEST) $(ARGS)
+
+test-slow: install
+	$(PYTEST) -m "not real" $(ARGS)
+
+test-real: install
+	OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m real $(ARGS)
+
+lint: install
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+
+types: install
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Speculative decoding under one contract, and a tuner that says what pays."""

@@ -1,0 +1,1 @@
+"""What runs a trial: one folder per engine."""

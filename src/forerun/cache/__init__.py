@@ -1,0 +1,1 @@
+"""Which pool slot holds which position: blocks, sequences, shared prefixes."""

@@ -1,0 +1,1 @@
+"""What proposes tokens: one contract, one folder per method."""

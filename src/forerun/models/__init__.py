@@ -1,0 +1,1 @@
+"""Targets: families, attention over the pool, loading."""

@@ -1,0 +1,1 @@
+"""Which token comes next: parameters, processors and keyed noise."""

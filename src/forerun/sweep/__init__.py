@@ -1,0 +1,1 @@
+"""Plan, trials, cost model, choice and policy."""

@@ -1,0 +1,1 @@
+"""Prompts, checkers, readers and the inflation guard."""
