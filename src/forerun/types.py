@@ -188,9 +188,7 @@ class RoundCounts:
     def of_round(cls, draft: Draft, num_accepted: int, num_emitted: int) -> RoundCounts:
         """Counts of one round: a draft, how many of its tokens were accepted, how many tokens were given out."""
         depth = max(draft.depths())
-        positions = tuple(
-            PositionCounts(1, int(num_accepted >= i), int(num_accepted >= i + 1)) for i in range(depth)
-        )
+        positions = tuple(PositionCounts(1, int(num_accepted >= i), int(num_accepted >= i + 1)) for i in range(depth))
         return cls(1, int(len(draft) == 0), len(draft), num_accepted, num_emitted, positions)
 
 
@@ -222,6 +220,10 @@ class Timings:
             self.sample + other.sample,
             self.other + other.other,
         )
+
+    def divided(self, num_parts: int) -> Timings:
+        """An even share of each phase."""
+        return Timings(self.draft / num_parts, self.verify / num_parts, self.sample / num_parts, self.other / num_parts)
 
     @property
     def total(self) -> float:

@@ -101,7 +101,5 @@ class Target(ABC):
         ids = torch.tensor(tokens, dtype=torch.int64)
         rows = torch.arange(len(tokens))
         group = AttentionGroup(tuple(range(len(tokens))), rows)
-        batch = PassInput(
-            ids, rows, rows, (0,) * len(tokens), (group,), tuple(range(len(tokens))), {0: len(tokens)}
-        )
+        batch = PassInput(ids, rows, rows, (0,) * len(tokens), (group,), tuple(range(len(tokens))), {0: len(tokens)})
         return self.forward(batch, self.new_store(len(tokens))).logits

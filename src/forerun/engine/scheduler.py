@@ -1,0 +1,115 @@
+"""Who takes part in the next pass, and with how many rows."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from forerun.cache.paged_cache import PagedCache
+from forerun.drafters.base import DraftLimit
+from forerun.engine.drafting import Drafting
+from forerun.engine.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One request's part of a pass: ``num_committed`` rows of committed tokens not yet computed, then a draft.
+
+    ``is_complete``: these rows reach the anchor, so its logits are wanted and a token comes of it.
+    """
+
+    request: Request
+    num_committed: int
+    is_complete: bool
+    limit: DraftLimit
+
+
+class Scheduler:
+    """First come, first served, under one budget of rows a pass and the pool's blocks.
+
+    A request is admitted when its longest possible run fits beside those of all running requests, so that no running
+    request can ever fail for want of blocks. Decoding goes before prefill; what is left of the budget prefills in
+    order of arrival.
+    """
+
+    def __init__(self, cache: PagedCache, drafting: Drafting, row_budget: int, *, is_recurrent: bool) -> None:
+        self.waiting: deque[Request] = deque()
+        self.running: list[Request] = []
+        self._cache = cache
+        self._drafting = drafting
+        self._row_budget = row_budget
+        self._is_recurrent = is_recurrent
+        self._num_promised = 0
+
+    def num_blocks_of(self, num_prompt_tokens: int, max_tokens: int) -> int:
+        """Blocks that a request of this size can come to hold; one more, since a shared block may have to be copied."""
+        return self._cache.num_blocks_for(num_prompt_tokens + max_tokens + self._drafting.max_rows) + 1
+
+    def add(self, request: Request) -> None:
+        """Put a request at the end of the queue."""
+        self.waiting.append(request)
+
+    def admit(self) -> list[Request]:
+        """Requests that start now, in order of arrival."""
+        admitted = []
+        while self.waiting and self._num_promised + self._promise(self.waiting[0]) <= self._cache.pool.num_blocks:
+            request = self.waiting.popleft()
+            self._num_promised += self._promise(request)
+            self.running.append(request)
+            admitted.append(request)
+        return admitted
+
+    def remove(self, request: Request) -> None:
+        """Take a finished or cancelled request out, wherever it is."""
+        if request in self.running:
+            self.running.remove(request)
+            self._num_promised -= self._promise(request)
+        else:
+            self.waiting.remove(request)
+
+    def plan(self) -> list[Work]:
+        """The next pass. Drafts are cut evenly when the budget can't hold all of them; anchors always fit."""
+        decoding = [request for request in self.running if not request.is_prefilling]
+        num_left = self._row_budget
+        pending = []
+        for request in decoding:
+            num_uncomputed = self._num_uncomputed(request)
+            if num_uncomputed <= num_left:
+                pending.append((request, num_uncomputed))
+                num_left -= num_uncomputed
+        works = []
+        for index, (request, num_uncomputed) in enumerate(pending):
+            num_rows = min(self._drafting.max_rows, num_left // (len(pending) - index))
+            limit = self._drafting.limit(request.num_tokens_left, num_rows)
+            num_left -= limit.num_rows
+            works.append(Work(request, num_uncomputed, True, limit))
+        works.extend(self._plan_prefill([r for r in self.running if r.is_prefilling], num_left))
+        return works
+
+    def _plan_prefill(self, requests: Sequence[Request], num_left: int) -> list[Work]:
+        works = []
+        for request in requests:
+            if num_left <= 0:
+                break
+            num_uncomputed = self._num_uncomputed(request)
+            chunk = min(num_uncomputed, num_left)
+            if self._is_recurrent:
+                chunk = self._to_checkpoint(request, chunk)
+            works.append(Work(request, chunk, chunk == num_uncomputed, DraftLimit(0, 0)))
+            num_left -= chunk
+        return works
+
+    def _to_checkpoint(self, request: Request, chunk: int) -> int:
+        """End a recurrent prefill at the prompt's last block border once: the only place where a hit can land."""
+        assert request.sequence is not None
+        start, size = request.sequence.num_computed, self._cache.block_size
+        border = (len(request.prompt) - 1) // size * size
+        return border - start if start < border < start + chunk else chunk
+
+    def _num_uncomputed(self, request: Request) -> int:
+        assert request.sequence is not None, "a running request has a sequence"
+        return request.num_tokens - request.sequence.num_computed
+
+    def _promise(self, request: Request) -> int:
+        return self.num_blocks_of(len(request.prompt), request.max_tokens)
