@@ -8,12 +8,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.toy_target import ToyTarget
 
 from forerun.cache.block_pool import BlockPool, PoolExhaustedError
 from forerun.cache.paged_cache import PagedCache
 from forerun.cache.sequence import Sequence, Window
 from forerun.models.base import AttentionGroup, PassInput
+from support.toy_target import ToyTarget
 
 
 class Driver:

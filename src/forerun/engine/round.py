@@ -1,6 +1,6 @@
 """The round: propose, lay out rows, forward, verify, commit, observe, count.
 
-Every engine step is one of these. A request that is still prefilling takes part with a chunk of its prompt and no draft.
+Every engine step is one of these. A request that still prefills takes part with a chunk of its prompt and no draft.
 """
 
 from __future__ import annotations
