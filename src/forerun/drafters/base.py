@@ -119,7 +119,7 @@ class Drafter(ABC, Generic[State]):
     def observe(self, state: State, committed: Sequence[int], features: Features | None) -> None:
         """Committed tokens in order (prompt chunks, then each round's) with their tapped states, if any were asked."""
 
-    def end(self, state: State) -> None:  # noqa: B027 - most methods have nothing to give back
+    def end(self, state: State) -> None:
         """The request is over or cancelled: give back what it held, feed shared corpora."""
 
     @abstractmethod

@@ -1,0 +1,41 @@
+"""A method's entry in the registry, and what a builder is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from forerun.drafters.base import Drafter, MethodInfo, TargetView
+from forerun.models.base import Target
+from forerun.models.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class DraftModel:
+    """A second language model with its tokenizer, loaded by whoever owns devices and paths."""
+
+    target: Target
+    tokenizer: Tokenizer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """What a drafter may need besides its knobs; a method takes what it uses and refuses to build without it.
+
+    ``num_slots`` is how many positions a drafter with keys and values of its own may hold over all requests.
+    """
+
+    view: TargetView | None = None
+    tokenizer: Tokenizer | None = None
+    draft_model: DraftModel | None = None
+    num_slots: int = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How a method is described, configured and built. ``config`` is a frozen dataclass of knobs with defaults."""
+
+    info: MethodInfo
+    config: type[Any]
+    build: Callable[[Any, BuildContext], Drafter[Any]]

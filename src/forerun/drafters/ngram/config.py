@@ -1,0 +1,34 @@
+"""Knobs of prompt lookup."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from forerun.errors import ForerunError
+
+Occurrence = Literal["latest", "earliest"]
+
+
+@dataclass(frozen=True, slots=True)
+class NgramConfig:
+    """How the end of the text is looked up in what came before. Raises ``ForerunError`` for lengths out of order.
+
+    ``min_n`` and ``max_n`` bound the match in tokens. One token alone recurs everywhere and says little about what
+    follows, so the shortest default match is two; past four a longer match seldom points elsewhere.
+    ``occurrence``: which one of several equally long matches is continued. ``allow_overlap``: whether a match may
+    share tokens with the end it matches; without, every match is followed by at least as many tokens as it has.
+    """
+
+    min_n: int = 2
+    max_n: int = 4
+    occurrence: Occurrence = "latest"
+    allow_overlap: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_n <= self.max_n:
+            raise ForerunError(
+                "1 <= min_n <= max_n", f"min_n={self.min_n}, max_n={self.max_n}", "correct ngram's match lengths"
+            )
+        if self.occurrence not in ("latest", "earliest"):
+            raise ForerunError("occurrence latest or earliest", repr(self.occurrence), "choose one of the two")

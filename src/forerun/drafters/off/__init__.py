@@ -1,0 +1,1 @@
+"""Plain decoding: the candidate that every other one is measured against."""

@@ -1,0 +1,29 @@
+"""One node of a suffix tree."""
+
+from __future__ import annotations
+
+
+class SuffixNode:
+    """A run of tokens that always follow one another, seen ``count`` times after the path above.
+
+    The run is ``length`` tokens of the tree's text from position ``start``, which is always its newest occurrence.
+    ``best`` is the child seen most often, among equals the one seen last.
+    """
+
+    __slots__ = ("best", "children", "count", "length", "parent", "start")
+
+    def __init__(self, count: int, start: int, length: int, parent: SuffixNode | None) -> None:
+        self.count = count
+        self.start = start
+        self.length = length
+        self.parent = parent
+        self.children: dict[int, SuffixNode] = {}
+        self.best: SuffixNode | None = None
+
+    def ranked_children(self) -> list[SuffixNode]:
+        """Children by count, then recency, best first."""
+        return sorted(self.children.values(), key=lambda child: (child.count, child.start), reverse=True)
+
+    def find_best(self) -> None:
+        """Choose ``best`` anew after counts fell."""
+        self.best = max(self.children.values(), key=lambda child: (child.count, child.start), default=None)

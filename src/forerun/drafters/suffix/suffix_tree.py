@@ -1,0 +1,209 @@
+"""A counting suffix tree of bounded depth that grows token by token and forgets its oldest sequence.
+
+The structure of SuffixDecoding (arXiv 2411.04975): a path-compressed trie of every substring of at most ``max_depth``
+tokens with the number of its occurrences.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from forerun.drafters.suffix.suffix_node import SuffixNode
+
+
+class SuffixTree:
+    """Counts of all substrings of up to ``max_depth`` tokens, of one growing sequence and of finished ones before it.
+
+    Memory: at most two nodes per token, one text for all. Appending a token advances each of the up to ``max_depth``
+    suffixes that are still open by O(1). Every open or finished suffix ends at the end of a node, so all tokens of a
+    node have one count. Nodes point to their newest occurrence, so none outlives its text when the oldest sequence
+    goes.
+    """
+
+    def __init__(self, max_depth: int) -> None:
+        self.max_depth = max_depth
+        self.num_nodes = 0
+        self._root = SuffixNode(0, 0, 0, None)
+        self._text: list[int] = []
+        self._base = 0
+        # _open[-k] is where the suffix of the newest k tokens ends; max_depth tokens can't be continued.
+        self._open: list[SuffixNode] = []
+        self._finished: deque[int] = deque()
+        self._sequence_start = 0
+
+    @property
+    def tokens(self) -> list[int]:
+        """All tokens held, oldest sequence first."""
+        return self._text
+
+    @property
+    def num_sequences(self) -> int:
+        """Finished sequences held."""
+        return len(self._finished)
+
+    @property
+    def num_open(self) -> int:
+        """Longest suffix of the growing sequence that can still be continued."""
+        return len(self._open)
+
+    def append(self, token: int) -> None:
+        """One more token of the growing sequence."""
+        position = self._base + len(self._text)
+        self._text.append(token)
+        self._open.append(self._root)
+        self._open = [self._advance(node, token, position) for node in self._open]
+        if len(self._open) == self.max_depth:
+            del self._open[0]
+
+    def finish_sequence(self) -> None:
+        """The growing sequence is over; what comes next does not continue it."""
+        end = self._base + len(self._text)
+        self._finished.append(end - self._sequence_start)
+        self._sequence_start = end
+        self._open = []
+
+    def evict_oldest(self) -> None:
+        """Take the oldest finished sequence's occurrences out."""
+        length = self._finished.popleft()
+        for start in range(length):
+            self._remove(self._text[start : min(start + self.max_depth, length)])
+        del self._text[:length]
+        self._base += length
+
+    def open_node(self, length: int) -> SuffixNode:
+        """Where the newest ``length`` tokens of the growing sequence end: always at the end of a node."""
+        return self._open[-length]
+
+    def locate(self, pattern: Sequence[int]) -> tuple[SuffixNode, int] | None:
+        """The node in which ``pattern`` ends and how many of its tokens belong to the pattern, if it occurs."""
+        node, num_matched = self._root, 0
+        while num_matched < len(pattern):
+            child = node.children.get(pattern[num_matched])
+            if child is None:
+                return None
+            num_compared = min(child.length, len(pattern) - num_matched)
+            if self.span(child, num_compared) != list(pattern[num_matched : num_matched + num_compared]):
+                return None
+            num_matched += num_compared
+            node = child
+            if num_matched == len(pattern):
+                return node, num_compared
+        return None
+
+    def span(self, node: SuffixNode, length: int) -> list[int]:
+        """The node's first ``length`` tokens."""
+        start = node.start - self._base
+        return self._text[start : start + length]
+
+    def token(self, node: SuffixNode, offset: int) -> int:
+        """The node's token number ``offset``."""
+        return self._text[node.start - self._base + offset]
+
+    def copy(self) -> SuffixTree:
+        """An independent tree of the same text."""
+        twin = SuffixTree(self.max_depth)
+        twin._text = self._text.copy()
+        twin._base = self._base
+        twin._finished = self._finished.copy()
+        twin._sequence_start = self._sequence_start
+        twin.num_nodes = self.num_nodes
+        twins = {id(self._root): twin._root}
+        pending = [self._root]
+        while pending:
+            node = pending.pop()
+            copied = twins[id(node)]
+            for token, child in node.children.items():
+                copied.children[token] = twins[id(child)] = SuffixNode(child.count, child.start, child.length, copied)
+            copied.best = None if node.best is None else twins[id(node.best)]
+            pending.extend(node.children.values())
+        twin._open = [twins[id(node)] for node in self._open]
+        return twin
+
+    def _advance(self, node: SuffixNode, token: int, position: int) -> SuffixNode:
+        """Continue the suffix that ends with ``node`` by the token at ``position``; returns where it ends now."""
+        child = node.children.get(token)
+        if child is None:
+            if node.count == 1:
+                # Nobody else came this way: the leaf grows.
+                node.length += 1
+                return node
+            return self._add_leaf(node, token, position)
+        is_alone = node.count == child.count + 1 and len(node.children) == 1
+        if child.length > 1 and is_alone:
+            # Only this suffix ended between the two: move the border by one token instead.
+            node.length += 1
+            node.start = position + 1 - node.length
+            del node.children[token]
+            child.start += 1
+            child.length -= 1
+            node.children[self.token(child, 0)] = child
+            return node
+        if child.length > 1:
+            child = self._split(node, child, token)
+        child.count += 1
+        child.start = position
+        self._prefer(node, child)
+        if is_alone:
+            self._merge_into(child, node)
+        return child
+
+    def _add_leaf(self, parent: SuffixNode, token: int, position: int) -> SuffixNode:
+        leaf = SuffixNode(1, position, 1, parent)
+        parent.children[token] = leaf
+        self._prefer(parent, leaf)
+        self.num_nodes += 1
+        return leaf
+
+    def _prefer(self, parent: SuffixNode, newest: SuffixNode) -> None:
+        """The child that was just passed is the best unless another was seen more often. Nobody drafts at the root."""
+        if parent is not self._root and (parent.best is None or newest.count >= parent.best.count):
+            parent.best = newest
+
+    def _split(self, parent: SuffixNode, child: SuffixNode, token: int) -> SuffixNode:
+        """Give the child's first token a node of its own, between parent and child."""
+        upper = SuffixNode(child.count, child.start, 1, parent)
+        parent.children[token] = upper
+        if parent.best is child:
+            parent.best = upper
+        child.start += 1
+        child.length -= 1
+        child.parent = upper
+        upper.children[self.token(child, 0)] = child
+        upper.best = child
+        self.num_nodes += 1
+        return upper
+
+    def _merge_into(self, child: SuffixNode, node: SuffixNode) -> None:
+        """Let an only child with the same count take its parent's tokens and place."""
+        parent = node.parent
+        assert parent is not None
+        child.start -= node.length
+        child.length += node.length
+        child.parent = parent
+        parent.children[self.token(child, 0)] = child
+        if parent.best is node:
+            parent.best = child
+        self.num_nodes -= 1
+
+    def _remove(self, suffix: Sequence[int]) -> None:
+        """Take one occurrence of a finished suffix out of the tree."""
+        path: list[tuple[SuffixNode, int]] = []
+        node, num_passed = self._root, 0
+        while num_passed < len(suffix):
+            token = suffix[num_passed]
+            node = node.children[token]
+            node.count -= 1
+            num_passed += node.length
+            path.append((node, token))
+        assert num_passed == len(suffix), "a suffix ends with a node"
+        for node, token in reversed(path):
+            parent = node.parent
+            assert parent is not None
+            if node.count == 0:
+                del parent.children[token]
+                self.num_nodes -= 1
+            elif len(node.children) == 1 and node.best is not None and node.best.count == node.count:
+                self._merge_into(node.best, node)
+            if parent is not self._root:
+                parent.find_best()
