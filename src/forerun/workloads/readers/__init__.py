@@ -1,0 +1,1 @@
+"""Prompts from files: public benchmarks, recorded sessions, one's own traffic."""
