@@ -8,7 +8,8 @@ from typing import Any
 
 from forerun.cache.paged_cache import PagedCache
 from forerun.drafters.base import Drafter, DraftRequest, TargetView
-from forerun.drafters.registry import build, require_valid_n
+from forerun.drafters.method import BuildContext, DraftModel
+from forerun.drafters.registry import build, check_num_speculative_tokens, find_method
 from forerun.engine.drafting import Drafting
 from forerun.engine.request import Completion, FinishReason, Request
 from forerun.engine.round import RoundEvent, RoundRunner
@@ -42,7 +43,7 @@ class Engine:
         model: str | Path | LoadedTarget | Target,
         drafting: Drafting | None = None,
         *,
-        draft_model: str | Path | LoadedTarget | None = None,
+        draft_model: str | Path | LoadedTarget | DraftModel | None = None,
         drafter: Drafter[Any] | None = None,
         cache_tokens: int = DEFAULT_CACHE_TOKENS,
         block_size: int = 16,
@@ -65,15 +66,14 @@ class Engine:
                 f"chains for {self.target.traits.name}, whose recurrent state can't branch", "a tree", "draft chains"
             )
         if drafter is None:
-            require_valid_n(self.drafting.method, self.drafting.num_speculative_tokens)
-            drafter = build(
-                self.drafting.method,
-                self.drafting.knobs,
-                TargetView(self.target),
-                draft_model=draft_model,
-                tokenizer=self.tokenizer,
-                cache_tokens=cache_tokens,
+            info = find_method(self.drafting.method).info
+            check_num_speculative_tokens(info, self.drafting.num_speculative_tokens)
+            if self.drafting.is_tree and not info.has_trees:
+                raise ForerunError(f"chains for method {info.name}", "a tree", "draft chains")
+            context = BuildContext(
+                TargetView(self.target), self.tokenizer, _load_draft_model(draft_model), cache_tokens
             )
+            drafter = build(self.drafting.method, self.drafting.knobs, context)
         self.drafter = drafter
         self.cache = PagedCache(self.target, -(-cache_tokens // block_size), block_size)
         self.scheduler = Scheduler(
@@ -244,6 +244,13 @@ class Engine:
         if request.drafter_state is not None:
             self.drafter.end(request.drafter_state)
             request.drafter_state = None
+
+
+def _load_draft_model(model: str | Path | LoadedTarget | DraftModel | None) -> DraftModel | None:
+    if model is None or isinstance(model, DraftModel):
+        return model
+    loaded = load_target(model) if isinstance(model, str | Path) else model
+    return DraftModel(loaded.target, loaded.tokenizer)
 
 
 def _is_one_prompt(prompts: Prompt | Sequence[Prompt]) -> bool:

@@ -1,0 +1,1 @@
+"""Our own engine, in this process."""

@@ -1,0 +1,167 @@
+"""``forerun generate``: one prompt, with the rounds shown."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from forerun.cli.parser import add_drafting_flags, add_model_flags, add_sampling_flags, drafting_of, sampling_params
+from forerun.errors import ForerunError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forerun.engine.engine import Engine
+    from forerun.engine.request import Completion
+    from forerun.engine.round import RoundEvent
+    from forerun.models.tokenizer import Tokenizer
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags of ``forerun generate``."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--prompt", help="the text to continue, or with --chat the user's turn")
+    source.add_argument("--prompt-file", metavar="FILE", help="read the prompt from a file; - is standard input")
+    parser.add_argument("--chat", action="store_true", help="put the prompt through the model's chat template")
+    parser.add_argument("--show-rounds", action="store_true", help="colour drafted, accepted and rejected tokens")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    add_model_flags(parser)
+    add_drafting_flags(parser)
+    add_sampling_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Generates; text as it comes, then the counts, or one JSON object."""
+    params = sampling_params(args)
+    drafting = drafting_of(args)
+    text = _read_prompt(args)
+
+    from rich.console import Console
+
+    from forerun.cli.progress import load_with_progress
+    from forerun.conditions import NO_ARTIFACT
+    from forerun.engine.describe import conditions_of
+    from forerun.engine.engine import Engine
+
+    loaded = load_with_progress(args.model, dtype=args.dtype, device=args.device)
+    drafter = None
+    if args.draft_model:
+        drafter = load_with_progress(args.draft_model, dtype=args.dtype, device=args.device)
+    prompt = _prompt_ids(loaded.tokenizer, text, is_chat=args.chat)
+    longest = len(prompt) + params.max_tokens + drafting.max_rows + 32
+    engine = Engine(loaded, drafting, draft_model=drafter, cache_tokens=longest * params.n)
+    if args.json:
+        completions = engine.generate([prompt], params)
+        conditions = conditions_of(
+            engine, params, loaded.artifact, drafter.artifact if drafter else NO_ARTIFACT, concurrency=1
+        )
+        objects = [{**completion.to_json(), "conditions": asdict(conditions)} for completion in completions]
+        for completion, item in zip(completions, objects, strict=True):
+            if completion.logprobs:
+                item["logprobs"] = [asdict(entry) for entry in completion.logprobs]
+        json.dump(objects[0] if params.n == 1 else {"choices": objects}, sys.stdout, ensure_ascii=False)
+        print()
+        return 0
+    events = engine.stream(prompt, params)
+    completions = _show(Console(highlight=False), engine, events, show_rounds=args.show_rounds)
+    for completion in completions:
+        _print_counts(completion, is_choice=params.n > 1)
+    return 0
+
+
+def _read_prompt(args: argparse.Namespace) -> str:
+    if args.prompt_file is None:
+        return str(args.prompt)
+    if args.prompt_file == "-":
+        return sys.stdin.read()
+    try:
+        return Path(args.prompt_file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "bytes that are not UTF-8"
+        raise ForerunError(f"a readable text file {args.prompt_file}", str(reason), "correct the path") from None
+
+
+def _prompt_ids(tokenizer: Tokenizer | None, text: str, *, is_chat: bool) -> list[int]:
+    if tokenizer is None:
+        raise ForerunError("a model with a tokenizer", "none beside the weights", "add its tokenizer.json")
+    if not text:
+        raise ForerunError("a prompt of at least one token", "an empty prompt", "write something to continue")
+    if is_chat:
+        return list(tokenizer.chat([{"role": "user", "content": text}]))
+    return list(tokenizer.encode(text))
+
+
+def _show(console: Console, engine: Engine, events: Iterator[RoundEvent], *, show_rounds: bool) -> list[Completion]:
+    """Text as it streams (several choices: each when all are done), or a line per round."""
+    requests: dict[int, Any] = {}
+    num_rounds: dict[int, int] = {}
+    for event in events:
+        requests[event.request.id] = event.request
+        if show_rounds:
+            num_rounds[event.request.id] = num_rounds.get(event.request.id, -1) + 1
+            console.print(_round_line(engine, event, num_rounds[event.request.id]))
+        elif event.request.params.n == 1:
+            print(event.text, end="", flush=True)
+    completions = [engine.completion(requests[id]) for id in sorted(requests)]
+    if show_rounds or len(completions) > 1:
+        for completion in completions:
+            title = f"choice {completion.choice}:\n" if len(completions) > 1 else "\n"
+            print(f"{title}{completion.text}")
+    else:
+        print()
+    return completions
+
+
+def _round_line(engine: Engine, event: RoundEvent, number: int) -> Any:
+    """Accepted tokens green, rejected ones red and struck through, the target's own token blue."""
+    from rich.text import Text
+
+    assert engine.tokenizer is not None, "a prompt of text has a tokenizer"
+    decode = engine.tokenizer.decode
+    choice = f"choice {event.request.sampler.choice} " if event.request.params.n > 1 else ""
+    line = Text(f"{choice}{'prefill' if event.is_prefill else f'round {number}':>9} ", style="dim")
+    accepted = set(event.accepted_rows)
+    for index, token in enumerate(event.draft.tokens):
+        is_accepted = index + 1 in accepted
+        line.append(_visible(decode([token])), style="green" if is_accepted else "red strike")
+        line.append("·" if is_accepted else "×", style="dim")
+    if len(event.tokens) > len(event.accepted_rows):
+        line.append(_visible(decode([event.tokens[-1]])), style="bold blue")
+    summary = f"   {len(event.accepted_rows)} of {len(event.draft)} accepted" if len(event.draft) else ""
+    line.append(summary, style="dim")
+    return line
+
+
+def _visible(text: str) -> str:
+    return text.replace("\n", "⏎").replace("\t", "⇥")
+
+
+def _print_counts(completion: Completion, *, is_choice: bool) -> None:
+    from forerun import ratios
+
+    counts, timings = completion.counts, completion.timings
+    parts = [
+        f"{len(completion.token_ids)} tokens",
+        f"finish: {completion.finish_reason}",
+        f"seed {completion.seed}",
+        f"{counts.rounds} rounds ({counts.rounds_without_draft} without a draft)",
+        f"{counts.accepted} of {counts.drafted} drafted tokens accepted",
+        f"{_number(ratios.tokens_per_round(counts))} tokens per round",
+        f"draft {timings.draft:.2f} s, verify {timings.verify:.2f} s, sample {timings.sample:.2f} s, "
+        f"other {timings.other:.2f} s",
+    ]
+    prefix = f"choice {completion.choice}: " if is_choice else ""
+    print(f"\n{prefix}{'; '.join(parts)}", file=sys.stderr)
+    accepted = ratios.conditional_acceptance(counts)
+    if accepted:
+        shown = " ".join(_number(value) for value in accepted)
+        print(f"{prefix}acceptance by position, given all before: {shown}", file=sys.stderr)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

@@ -1,0 +1,76 @@
+"""The ``forerun`` command: picks the subcommand, turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from forerun.cli.parser import Parser
+from forerun.errors import ForerunError
+
+# Name -> what it is for. Modules are imported only when asked for, so that --help is quick and touches no device.
+COMMANDS = {
+    "tune": "measure which way of drafting pays, per workload, on this machine",
+    "generate": "one prompt, with the rounds shown",
+    "methods": "every method: dependency structure, what it borrows, where its weights live",
+    "models": "fetch and list models",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; 0 when it worked, 2 for an error that a person can mend, 130 when interrupted."""
+    # Read when torch starts its threads: two spinning threads on busy cores stall each other for up to a second.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except ForerunError as error:
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        print("forerun: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM):
+            raise
+        where = error.filename or "the disk"
+        return _fail(
+            f"expected to be able to write {where}; found {error.strerror}; free space or choose another place"
+        )
+
+
+def _run(argv: list[str]) -> int:
+    parser = Parser(prog="forerun", description="Speculative decoding is not a switch: find out what pays.")
+    parser.add_argument("--version", action="store_true", help="print the version")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
+    chosen = next((word for word in argv if not word.startswith("-")), None)
+    for name, summary in COMMANDS.items():
+        command = subparsers.add_parser(name, help=summary, description=summary)
+        if name == chosen:
+            module = importlib.import_module(f"forerun.cli.{name}")
+            module.add_flags(command)
+            command.set_defaults(run=module.run)
+    args = parser.parse_args(argv)
+    if args.version:
+        from importlib.metadata import version
+
+        print(f"forerun {version('forerun')}")
+        return 0
+    if args.command is None:
+        parser.print_help()
+        return 0
+    result: int = args.run(args)
+    return result
+
+
+def _fail(message: str) -> int:
+    print(f"forerun: {' '.join(message.split())}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""An argument parser that errs in one line, and flags that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, NoReturn
+
+from forerun.errors import ForerunError
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises ``ForerunError`` where argparse would print its usage and leave."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, allow_abbrev=False, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        """One line with the way out."""
+        raise ForerunError("known flags and values", message, f"see `{self.prog} --help`")
+
+
+def read_pairs(pairs: list[str], flag: str) -> dict[str, str]:
+    """``name=value`` texts as a mapping. Raises ``ForerunError`` for anything else, or a name given twice."""
+    read: dict[str, str] = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not name:
+            raise ForerunError(f"{flag} NAME=VALUE", repr(pair), "write it with an equals sign")
+        if name in read:
+            raise ForerunError(f"one value for {flag} {name}", "two", "drop one of them")
+        read[name] = value
+    return read
+
+
+def add_model_flags(parser: argparse.ArgumentParser) -> None:
+    """Which target, and how it is loaded."""
+    from forerun.models.catalog import DEFAULT_MODEL
+
+    parser.add_argument(
+        "--model",
+        default=DEFAULT_MODEL,
+        metavar="MODEL",
+        help="directory, GGUF file, catalogue name or hub:ORG/NAME (default: %(default)s)",
+    )
+    parser.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16"), help="arithmetic (auto)")
+    parser.add_argument("--device", default="auto", help="cuda, mps, cpu or auto")
+
+
+def add_drafting_flags(parser: argparse.ArgumentParser) -> None:
+    """Which method, N, shape and knobs."""
+    parser.add_argument("--method", default="off", help="see `forerun methods` (default: off)")
+    parser.add_argument(
+        "-n",
+        "--num-speculative-tokens",
+        type=int,
+        metavar="N",
+        help="tokens proposed per round (default: the largest of the method's grid)",
+    )
+    parser.add_argument("--tree", action="store_true", help="draft trees where the method can")
+    parser.add_argument("--tree-rows", type=int, metavar="ROWS", help="tokens of a tree in all (default: twice N)")
+    parser.add_argument("--draft-model", metavar="MODEL", help="second model for --method draft_model")
+    parser.add_argument(
+        "--knob", action="append", default=[], metavar="NAME=VALUE", help="a knob of the method; may be repeated"
+    )
+
+
+def add_sampling_flags(parser: argparse.ArgumentParser) -> None:
+    """Every field of SamplingParams."""
+    group = parser.add_argument_group("sampling")
+    group.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default)")
+    group.add_argument("--top-k", type=int, default=0)
+    group.add_argument("--top-p", type=float, default=1.0)
+    group.add_argument("--min-p", type=float, default=0.0)
+    group.add_argument("--repetition-penalty", type=float, default=1.0)
+    group.add_argument("--presence-penalty", type=float, default=0.0)
+    group.add_argument("--frequency-penalty", type=float, default=0.0)
+    group.add_argument("--logit-bias", action="append", default=[], metavar="ID=BIAS")
+    group.add_argument("--min-tokens", type=int, default=0)
+    group.add_argument("--max-tokens", type=int, default=128)
+    group.add_argument("--stop", action="append", default=[], metavar="TEXT")
+    group.add_argument("--stop-token-id", action="append", default=[], type=int, metavar="ID")
+    group.add_argument("--ignore-eos", action="store_true", help="go on past the natural end")
+    group.add_argument("--seed", type=int, help="default: a random one, printed with the result")
+    group.add_argument("--choices", type=int, default=1, metavar="K", help="independent choices (n in the OpenAI API)")
+    group.add_argument("--logprobs", type=int, metavar="K", help="log-probabilities with the top K alternatives")
+
+
+def sampling_params(args: argparse.Namespace) -> Any:
+    """The SamplingParams that the flags describe."""
+    from forerun.sampling.params import SamplingParams
+
+    biases = []
+    for token, bias in read_pairs(args.logit_bias, "--logit-bias").items():
+        try:
+            biases.append((int(token), float(bias)))
+        except ValueError:
+            raise ForerunError("--logit-bias ID=BIAS with numbers", f"{token}={bias}", "correct it") from None
+    return SamplingParams(
+        temperature=args.temperature,
+        top_k=args.top_k,
+        top_p=args.top_p,
+        min_p=args.min_p,
+        repetition_penalty=args.repetition_penalty,
+        presence_penalty=args.presence_penalty,
+        frequency_penalty=args.frequency_penalty,
+        logit_bias=tuple(biases),
+        min_tokens=args.min_tokens,
+        max_tokens=args.max_tokens,
+        stop=tuple(args.stop),
+        stop_token_ids=tuple(args.stop_token_id),
+        ignore_eos=args.ignore_eos,
+        seed=args.seed,
+        n=args.choices,
+        logprobs=args.logprobs,
+    )
+
+
+def drafting_of(args: argparse.Namespace) -> Any:
+    """The Drafting that the flags describe; N defaults to the largest of the method's grid."""
+    from forerun.drafters.registry import check_num_speculative_tokens, find_method
+    from forerun.engine.drafting import Drafting
+
+    info = find_method(args.method).info
+    n = args.num_speculative_tokens
+    if n is None:
+        n = max(info.default_grid, default=0)
+    check_num_speculative_tokens(info, n)
+    knobs = read_pairs(args.knob, "--knob")
+    return Drafting(args.method, n, is_tree=args.tree, num_rows=args.tree_rows, knobs=knobs)
