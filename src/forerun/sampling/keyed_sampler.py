@@ -1,0 +1,138 @@
+"""The keyed sampler: the token at absolute position t is argmax(log p_t + G), whatever was drafted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from forerun.sampling.argmax import argmax_lowest, require_drawable
+from forerun.sampling.noise import FloatRow, KeyedNoise
+from forerun.sampling.params import SamplingParams
+from forerun.sampling.processors import MaskRow, Processors, top_k
+from forerun.sampling.token_logprobs import TokenLogprobs
+
+__all__ = ["KeyedSampler", "TokenLogprobs", "argmax_lowest"]
+
+
+class KeyedSampler:
+    """Draws the tokens of one choice of one request: a pure function of logits, position and output so far.
+
+    ``output`` always means the generated tokens before the one drawn, earlier drafts of the path included; ``position``
+    is the absolute position of the token drawn. ``mask`` is the grammar's hook.
+
+    Raises:
+        ForerunError: a bias names a token outside the vocabulary; in any method: NaN or +inf logits, or no token left.
+    """
+
+    def __init__(
+        self,
+        params: SamplingParams,
+        *,
+        seed: int,
+        choice: int,
+        prompt: Sequence[int],
+        eos_token_ids: Sequence[int],
+        vocab_size: int,
+        mask: MaskRow | None = None,
+    ) -> None:
+        self.params = params
+        self.seed = seed
+        self.choice = choice
+        self._noise = KeyedNoise(seed, choice)
+        self._processors = Processors(
+            params, prompt=prompt, eos_token_ids=eos_token_ids, vocab_size=vocab_size, mask=mask
+        )
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the noise is dropped."""
+        return self.params.temperature == 0.0
+
+    @property
+    def is_plain_greedy(self) -> bool:
+        """Whether each token is the argmax of its raw row, so that a batch can share one ``argmax_lowest``."""
+        return self.is_greedy and not self._processors.is_reshaping
+
+    def token(self, logits: Tensor, position: int, output: Sequence[int]) -> int:
+        """The target's token at ``position``; ``logits`` is its row, [vocabulary]."""
+        scores = self._processors.scores(logits, output)
+        if self.is_greedy:
+            return int(scores.argmax())
+        found = self._processors.candidates(scores, self.params.temperature)
+        return int(self._noise.winners(found.scores, position, found.ids)[0])
+
+    def law(self, logits: Tensor, output: Sequence[int]) -> Tensor:
+        """The processed probabilities that ``token`` draws from, float64 [vocabulary]; one-hot where T = 0."""
+        scores = self._processors.scores(logits, output)
+        row = np.zeros_like(scores)
+        if self.is_greedy:
+            row[scores.argmax()] = 1.0
+        else:
+            found = self._processors.candidates(scores, self.params.temperature)
+            weights = np.exp(found.scores)
+            row[found.ids] = weights / weights.sum()
+        return torch.from_numpy(row)
+
+    def logprobs(self, logits: Tensor, output: Sequence[int], token: int, k: int | None = None) -> TokenLogprobs:
+        """Log-softmax of the raw target row at ``token`` and at its ``k`` best ids (default: as the request asks).
+
+        Raw means before every processor, as most engines report; so ``output`` does not enter.
+        """
+        row = np.asarray(logits.detach().to("cpu", torch.float64).numpy())
+        require_drawable(row.max(), "the row")
+        shifted = row - row.max()
+        normalised = shifted - np.log(np.exp(shifted).sum())
+        count = (self.params.logprobs or 0) if k is None else k
+        best = top_k(normalised, count) if count else np.empty(0, dtype=np.int64)
+        best = best[np.argsort(-normalised[best], kind="stable")]
+        return TokenLogprobs(token, float(normalised[token]), tuple((int(i), float(normalised[i])) for i in best))
+
+    def draft_token(
+        self,
+        logits: Tensor,
+        position: int,
+        output: Sequence[int],
+        *,
+        is_keyed: bool,
+        temperature_scale: float = 1.0,
+    ) -> int:
+        """A drafter's token at ``position``: argmax(log q / T + G) with the target's own noise and processors.
+
+        ``logits`` is the drafter's row over the target's vocabulary; q's temperature is the request's times
+        ``temperature_scale``. Without ``is_keyed``, or where either is 0, the draft is q's argmax.
+        """
+        return self.draft_tokens(
+            logits, position, output, count=1, is_keyed=is_keyed, temperature_scale=temperature_scale
+        )[0]
+
+    def draft_tokens(
+        self,
+        logits: Tensor,
+        position: int,
+        output: Sequence[int],
+        *,
+        count: int,
+        is_keyed: bool,
+        temperature_scale: float = 1.0,
+    ) -> list[int]:
+        """The ``count`` best drafts in the order of ``draft_token``, best first: the children of a tree's node.
+
+        Fewer come back where bans and cuts leave fewer.
+        """
+        scores = self._processors.scores(logits, output)
+        temperature = self.params.temperature * temperature_scale
+        if is_keyed and temperature > 0.0:
+            found = self._processors.candidates(scores, temperature)
+            return [int(token) for token in self._noise.winners(found.scores, position, found.ids, count)]
+        return _largest(scores, count)
+
+
+def _largest(scores: FloatRow, count: int) -> list[int]:
+    """Ids of the ``count`` largest scores above -inf, best first, ties to the lowest id."""
+    if count == 1:
+        return [int(scores.argmax())]
+    ids = top_k(scores, count)
+    return [int(token) for token in ids[np.argsort(-scores[ids], kind="stable")]]

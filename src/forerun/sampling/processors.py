@@ -1,0 +1,151 @@
+"""From a row of logits to the tokens that may be drawn.
+
+Order: repetition, presence and frequency penalty, bias, grammar mask, end-token ban; then temperature, top-k, top-p,
+min-p. Everything is float64 and reduced by numpy in one fixed order, so a row's result depends on nothing but the row.
+The rules are those of transformers' logits processors, save that ties at a cut keep the lowest ids there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from forerun.errors import ForerunError
+from forerun.sampling.argmax import require_drawable
+from forerun.sampling.noise import FloatRow, IdRow
+from forerun.sampling.params import SamplingParams
+
+MaskRow = Callable[[Sequence[int]], npt.NDArray[np.bool_]]
+"""Maps the generated tokens so far to the tokens allowed next, bool [vocabulary]: where a grammar plugs in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Ascending token ids [n] and their scores [n]: log-probabilities up to a constant that makes the largest 0."""
+
+    ids: IdRow
+    scores: FloatRow
+
+    def kept(self, index: IdRow) -> Candidates:
+        """The candidates at ``index``, ascending."""
+        return Candidates(self.ids[index], self.scores[index])
+
+
+class Processors:
+    """The pipeline of one request: everything that shapes the target's law except the noise."""
+
+    def __init__(
+        self,
+        params: SamplingParams,
+        *,
+        prompt: Sequence[int],
+        eos_token_ids: Sequence[int],
+        vocab_size: int,
+        mask: MaskRow | None = None,
+    ) -> None:
+        for token, _ in params.logit_bias:
+            if token >= vocab_size:
+                raise ForerunError(
+                    f"logit_bias ids below the vocabulary of {vocab_size}", str(token), "name ids of this target"
+                )
+        self.params = params
+        self.vocab_size = vocab_size
+        self.mask = mask
+        self._all_ids = np.arange(vocab_size)
+        self._prompt_ids = self._known(prompt)
+        self._bias_ids = np.array([token for token, _ in params.logit_bias], dtype=np.int64)
+        self._biases = np.array([bias for _, bias in params.logit_bias], dtype=np.float64)
+        self._end_ids = self._known([*(() if params.ignore_eos else eos_token_ids), *params.stop_token_ids])
+
+    @property
+    def is_reshaping(self) -> bool:
+        """Whether anything but temperature and cuts is on, so that the argmax may differ from the raw row's."""
+        params = self.params
+        return (
+            params.repetition_penalty != 1.0
+            or params.presence_penalty != 0.0
+            or params.frequency_penalty != 0.0
+            or bool(params.logit_bias)
+            or params.min_tokens > 0
+            or self.mask is not None
+        )
+
+    def scores(self, logits: Tensor, output: Sequence[int]) -> FloatRow:
+        """Logits after penalties, bias and bans, float64 [vocabulary]; ``output`` are the tokens generated so far.
+
+        Raises:
+            ForerunError: the logits hold NaN or +inf, or no token is left.
+        """
+        scores = np.asarray(logits.detach().to("cpu", torch.float64, copy=True).numpy())
+        if scores.shape != (self.vocab_size,):
+            raise ValueError(f"a row of {self.vocab_size} logits expected, found shape {scores.shape}")
+        require_drawable(scores.max(), "the row")
+        if not self.is_reshaping:
+            return scores
+        self._penalise(scores, output)
+        scores[self._bias_ids] += self._biases
+        if self.mask is not None:
+            scores[~np.asarray(self.mask(output))] = -np.inf
+        if len(output) < self.params.min_tokens:
+            scores[self._end_ids] = -np.inf
+        require_drawable(scores.max(), "the row")
+        return scores
+
+    def candidates(self, scores: FloatRow, temperature: float) -> Candidates:
+        """The tokens that survive temperature (> 0), top-k, top-p and min-p."""
+        params = self.params
+        with np.errstate(over="ignore"):  # a tiny temperature sends all but the best to -inf, which is its meaning
+            found = Candidates(self._all_ids, (scores - scores.max()) / temperature)
+        if 0 < params.top_k < self.vocab_size:
+            found = found.kept(top_k(found.scores, params.top_k))
+        if params.top_p < 1.0:
+            found = found.kept(top_p(found.scores, params.top_p))
+        if params.min_p > 0.0:
+            found = found.kept(np.flatnonzero(np.exp(found.scores) >= params.min_p))
+        return found
+
+    def _penalise(self, scores: FloatRow, output: Sequence[int]) -> None:
+        params = self.params
+        if params.repetition_penalty != 1.0:
+            seen = np.union1d(self._prompt_ids, self._known(output))
+            old = scores[seen]
+            scores[seen] = np.where(old < 0, old * params.repetition_penalty, old / params.repetition_penalty)
+        if params.presence_penalty != 0.0 or params.frequency_penalty != 0.0:
+            drawn, counts = np.unique(np.asarray(output, dtype=np.int64), return_counts=True)
+            scores[drawn] -= params.presence_penalty + params.frequency_penalty * counts
+
+    def _known(self, tokens: Sequence[int]) -> IdRow:
+        """The distinct ids that have a logit: embeddings may have more rows than the head."""
+        ids = np.unique(np.asarray(tokens, dtype=np.int64))
+        return ids[ids < self.vocab_size]
+
+
+def top_k(scores: FloatRow, k: int) -> IdRow:
+    """Ascending indices of the k largest scores above -inf; where values tie at the cut, the lowest indices stay."""
+    if k >= scores.size:
+        return np.flatnonzero(scores > -np.inf)
+    cut = np.partition(scores, scores.size - k)[scores.size - k]
+    above = np.flatnonzero(scores > cut)
+    if cut == -np.inf:
+        return above
+    tied = np.flatnonzero(scores == cut)[: k - above.size]
+    return np.union1d(above, tied)
+
+
+def top_p(scores: FloatRow, p: float) -> IdRow:
+    """Ascending indices of the fewest largest scores whose mass is at least p; ties at the cut keep the lowest.
+
+    Entries below (1 - p) / n of the mass weigh less than 1 - p together, so the nucleus lies among the others: only
+    those, some thousands of 150,000, are sorted.
+    """
+    weights = np.exp(scores)
+    mass = weights.sum()
+    large = np.flatnonzero(weights >= mass * (1.0 - p) / weights.size)
+    order = np.argsort(-weights[large], kind="stable")
+    reached = np.searchsorted(np.cumsum(weights[large][order]), p * mass)
+    return np.sort(large[order[: reached + 1]])
