@@ -120,8 +120,9 @@ class CellResult:
     """How a cell ended. ``reason`` says why in one line unless it was measured.
 
     ``interval`` is there for measured cells and for ties (one that includes 1); ``figures`` and ``off_figures``
-    wherever pairs were kept; predictions wherever acceptance, C and D were known. ``num_pairs`` are those that count:
-    discarded ones (machine load) and looping ones are counted apart.
+    wherever pairs were kept; predictions wherever acceptance, C and D were known: ``verify_steps`` and ``draft_steps``
+    are what a full round's pass and draft cost in plain decoding steps. ``num_pairs`` are those that count: discarded
+    ones (machine load) and looping ones are counted apart.
     """
 
     cell: Cell
@@ -140,6 +141,8 @@ class CellResult:
     predicted_tokens_per_round: float | None = None
     break_even_tokens_per_round: float | None = None
     break_even_acceptance: float | None = None
+    verify_steps: float | None = None
+    draft_steps: float | None = None
     conditions: Conditions | None = None
 
     def __post_init__(self) -> None:
