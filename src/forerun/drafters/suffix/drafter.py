@@ -107,6 +107,8 @@ class SuffixDrafter(Drafter[SuffixState]):
         own = self._best(self._own_places(tree), limit)
         shared = self._best(self._corpus_places(tree), limit)
         best, source = (own, "suffix:request") if own.score >= shared.score else (shared, "suffix:corpus")
+        if not best.tokens:
+            return Draft()
         return Draft(best.tokens, best.parents, survival=best.probabilities, source=source)
 
     def _best(self, places: Iterator[Place], limit: DraftLimit) -> Candidate:

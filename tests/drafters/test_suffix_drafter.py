@@ -1,0 +1,207 @@
+"""SuffixDecoding against a reference that counts substrings and knows no tree."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forerun.drafters.base import DraftLimit, DraftRequest
+from forerun.drafters.suffix.config import SuffixConfig
+from forerun.drafters.suffix.drafter import SuffixDrafter, SuffixState
+from forerun.errors import ForerunError
+from forerun.sampling.keyed_sampler import KeyedSampler
+from forerun.sampling.params import SamplingParams
+from forerun.types import Draft
+
+NOTHING: tuple[tuple[int, ...], tuple[int, ...], float] = ((), (), 0.0)
+
+
+@dataclass
+class Counts:
+    """How often each substring occurs, where last, and what follows it."""
+
+    sequences: Sequence[Sequence[int]]
+    max_depth: int
+    count: dict[tuple[int, ...], int] = field(default_factory=lambda: defaultdict(int))
+    last: dict[tuple[int, ...], int] = field(default_factory=dict)
+    followers: dict[tuple[int, ...], set[int]] = field(default_factory=lambda: defaultdict(set))
+
+    def __post_init__(self) -> None:
+        position = 0
+        for sequence in self.sequences:
+            for start in range(len(sequence)):
+                for end in range(start + 1, min(start + self.max_depth, len(sequence)) + 1):
+                    key = tuple(sequence[start:end])
+                    self.count[key] += 1
+                    self.last[key] = position + start
+                    self.followers[key[:-1]].add(key[-1])
+            position += len(sequence)
+
+    def ranked(self, path: tuple[int, ...]) -> list[tuple[int, ...]]:
+        longer = [(*path, token) for token in self.followers.get(path, ())]
+        return sorted(longer, key=lambda key: (self.count[key], self.last[key]), reverse=True)
+
+
+def reference_chain(counts: Counts, match: tuple[int, ...], budget: int, floor: float) -> Any:
+    path, total = match, 0
+    while len(path) - len(match) < budget and (ranked := counts.ranked(path)):
+        if counts.count[ranked[0]] / counts.count[match] < floor:
+            break
+        path = ranked[0]
+        total += counts.count[path]
+    tokens = path[len(match) :]
+    return tokens, tuple(range(len(tokens))), total / counts.count[match]
+
+
+def reference_tree(counts: Counts, match: tuple[int, ...], budget: int, depth: int, floor: float) -> Any:
+    tokens: list[int] = []
+    parents: list[int] = []
+    total = num_found = 0
+    frontier: list[tuple[int, int, tuple[int, ...], int]] = []
+
+    def discover(path: tuple[int, ...], parent: int) -> None:
+        nonlocal num_found
+        for child in counts.ranked(path):
+            if len(child) - len(match) <= depth and counts.count[child] / counts.count[match] >= floor:
+                num_found += 1
+                heapq.heappush(frontier, (-counts.count[child], num_found, child, parent))
+
+    discover(match, 0)
+    while frontier and len(tokens) < budget:
+        negative, _, path, parent = heapq.heappop(frontier)
+        tokens.append(path[-1])
+        parents.append(parent)
+        total -= negative
+        discover(path, len(tokens))
+    return tuple(tokens), tuple(parents), total / counts.count[match]
+
+
+def reference(counts: Counts, text: Sequence[int], config: SuffixConfig, limit: DraftLimit) -> Any:
+    """Best score over match lengths, ties to the longer."""
+    best = NOTHING
+    for length in range(1, len(text) + 1):
+        match = tuple(text[-length:])
+        if not counts.count.get(match):
+            break
+        rows = limit.num_rows if limit.is_tree else min(limit.num_tokens, limit.num_rows)
+        budget = min(rows, math.floor(config.alpha * length + config.offset))
+        if limit.is_tree:
+            found = reference_tree(counts, match, budget, limit.num_tokens, config.min_token_prob)
+        else:
+            found = reference_chain(counts, match, budget, config.min_token_prob)
+        if found[2] >= best[2]:
+            best = found
+    return best
+
+
+def a_request(prompt: Sequence[int] = ()) -> DraftRequest:
+    sampler = KeyedSampler(SamplingParams(), seed=0, choice=0, prompt=prompt, eos_token_ids=(), vocab_size=100)
+    return DraftRequest(0, tuple(prompt), sampler)
+
+
+def observed(drafter: SuffixDrafter, tokens: Sequence[int], num_prompt: int = 0) -> SuffixState:
+    state = drafter.begin(a_request(tokens[:num_prompt]))
+    drafter.observe(state, tokens, None)
+    return state
+
+
+configs = st.builds(
+    SuffixConfig,
+    max_depth=st.integers(2, 9),
+    alpha=st.sampled_from([0.5, 1.0, 2.0]),
+    offset=st.sampled_from([0.0, 1.0, -1.0]),
+    min_token_prob=st.sampled_from([0.0, 0.1, 0.4, 0.6]),
+)
+limits = st.builds(
+    lambda tokens, more, tree: DraftLimit(tokens, tokens + more, tree),
+    st.integers(1, 6),
+    st.integers(0, 6),
+    st.booleans(),
+)
+texts = st.lists(st.integers(0, 3), max_size=40)
+
+
+@settings(max_examples=400, deadline=None)
+@given(configs, limits, texts, st.lists(texts, max_size=4))
+def test_drafts_are_those_of_plain_counting(
+    config: SuffixConfig, limit: DraftLimit, text: list[int], corpus: list[list[int]]
+) -> None:
+    drafter = SuffixDrafter(config)
+    drafter.ingest(corpus)
+    draft = drafter.propose([observed(drafter, text)], [limit])[0]
+    own = reference(Counts([text], config.max_depth), text, config, limit)
+    shared = reference(Counts([s for s in corpus if s], config.max_depth), text, config, limit)
+    tokens, parents, score = own if own[2] >= shared[2] else shared
+    assert (draft.tokens, draft.parents) == (tokens, parents)
+    assert sum(draft.survival or ()) == pytest.approx(score)
+
+
+@settings(max_examples=100, deadline=None)
+@given(configs, limits, texts, texts, st.integers(0, 40))
+def test_a_cut_state_drafts_like_a_fresh_one(
+    config: SuffixConfig, limit: DraftLimit, text: list[int], rest: list[int], length: int
+) -> None:
+    drafter = SuffixDrafter(config)
+    state = observed(drafter, text)
+    state.truncate(length)
+    drafter.observe(state, rest, None)
+    fresh = observed(drafter, text[:length] + rest)
+    assert drafter.propose([state], [limit]) == drafter.propose([fresh], [limit])
+
+
+def test_one_earlier_occurrence_counts_for_half() -> None:
+    """The end of the text is itself an occurrence: a property of the reference implementation too."""
+    limit = DraftLimit(3, 3)
+    text = [1, 2, 3, 4, 5, 6, 9, 1, 2, 3]
+    half = SuffixDrafter(SuffixConfig(min_token_prob=0.5))
+    assert half.propose([observed(half, text)], [limit])[0].tokens == (4, 5, 6)
+    more = SuffixDrafter(SuffixConfig(min_token_prob=0.51))
+    assert more.propose([observed(more, text)], [limit])[0] == Draft()
+
+
+def test_the_corpus_is_cold_until_it_is_asked_for() -> None:
+    limit = DraftLimit(4, 4)
+    answer = [5, 6, 7, 8, 9, 10]
+    cold, warm = SuffixDrafter(SuffixConfig()), SuffixDrafter(SuffixConfig(feeds_corpus=True))
+    for drafter in (cold, warm):
+        drafter.end(observed(drafter, [1, 2, *answer], num_prompt=2))
+    again = [5, 6, 7]
+    assert cold.propose([observed(cold, again)], [limit])[0] == Draft()
+    draft = warm.propose([observed(warm, again)], [limit])[0]
+    assert (draft.tokens, draft.source) == ((8, 9, 10), "suffix:corpus")
+    assert warm.propose([observed(warm, [1, 2])], [limit])[0] == Draft(), "the prompt is not part of the corpus"
+    cold.ingest([answer])
+    assert cold.propose([observed(cold, again)], [limit])[0].tokens == (8, 9, 10)
+
+
+def test_the_corpus_keeps_whole_sequences_oldest_out_first() -> None:
+    rng = random.Random(0)
+    sequences = [[rng.randrange(5) for _ in range(rng.randrange(1, 30))] for _ in range(40)]
+    drafter = SuffixDrafter(SuffixConfig(max_depth=6, max_corpus_tokens=70, max_corpus_sequences=5))
+    kept: list[list[int]] = []
+    for sequence in sequences:
+        drafter.ingest([sequence])
+        kept.append(sequence)
+        while len(kept) > 5 or sum(map(len, kept)) > 70:
+            kept.pop(0)
+        assert drafter.corpus.tokens == [token for part in kept for token in part]
+    drafter.ingest([list(range(71))])
+    assert drafter.corpus.num_sequences == len(kept), "a text over the limit does not enter"
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [{"max_depth": 1}, {"alpha": -1.0}, {"offset": math.nan}, {"min_token_prob": 1.5}, {"max_corpus_tokens": -1}],
+)
+def test_wrong_knobs_are_refused(knobs: dict[str, Any]) -> None:
+    with pytest.raises(ForerunError, match="expected"):
+        SuffixConfig(**knobs)
