@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from forerun.drafters.base import Drafter, DraftLimit, DraftRequest
+from forerun.drafters.base import Drafter, DraftRequest
+from forerun.engine.drafting import Drafting
 from forerun.errors import ForerunError
 from forerun.sampling.keyed_sampler import KeyedSampler
 from forerun.sweep.measurements import PromptOutcome
@@ -21,7 +22,9 @@ DrafterFactory = Callable[[], Drafter[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One request as ``off`` answered it: all its tokens, the prefill's first. ``max_tokens`` is what it was allowed.
+    """One request as ``off`` answered it: all its tokens, the prefill's first.
+
+    ``max_tokens`` is what it was allowed, cut where the context ends.
 
     Exact for outputs that ended by an end token, a stop token or the length. After a stop text, tokens that the engine
     may have verified past the end are not in the recording and count as rejected.
@@ -34,73 +37,58 @@ class Recording:
     sampler: KeyedSampler
 
 
-class LimitRule(Protocol):
-    """How many tokens a round may draft, by N and the tokens still allowed; must be the engine's own rule."""
-
-    def __call__(self, num_speculative_tokens: int, num_remaining: int, is_tree: bool) -> DraftLimit: ...
-
-
-def limit_to_remaining(num_speculative_tokens: int, num_remaining: int, is_tree: bool) -> DraftLimit:
-    """N, but no token that could never be given out: the target's own token takes the last place."""
-    depth = max(min(num_speculative_tokens, num_remaining - 1), 0)
-    return DraftLimit(depth, num_speculative_tokens if is_tree and depth else depth, is_tree)
-
-
-def replay(
-    new_drafter: DrafterFactory,
-    recording: Recording,
-    num_speculative_tokens: int,
-    *,
-    is_tree: bool = False,
-    limit: LimitRule = limit_to_remaining,
-) -> RoundCounts:
+def replay(new_drafter: DrafterFactory, recording: Recording, drafting: Drafting) -> RoundCounts:
     """Counts of one request, round by round as the engine would: a fresh drafter, so nothing leaks in.
 
-    Raises ForerunError for a method that needs more than tokens.
+    The row budget is taken as never short. Raises ForerunError for a method that needs more than tokens.
     """
-    drafter = require_replayable(new_drafter())
-    state = drafter.begin(DraftRequest(0, recording.prompt, recording.sampler))
-    drafter.observe(state, recording.prompt, None)
+    drafter, state = _begin(new_drafter, recording)
     drafter.observe(state, recording.output[:1], None)
     counts, done = RoundCounts(), 1
     while done < len(recording.output):
-        allowed = limit(num_speculative_tokens, recording.max_tokens - done, is_tree)
-        (draft,) = drafter.propose([state], [allowed])
-        accepted, emitted = verify_against(draft, recording.output[done:])
-        counts += RoundCounts.of_round(draft, accepted, emitted)
+        found, emitted = _round(drafter, state, recording, drafting, done)
+        counts += found
         drafter.observe(state, recording.output[done : done + emitted], None)
         done += emitted
     drafter.end(state)
     return counts
 
 
-def replay_lengths(
-    new_drafter: DrafterFactory,
-    recording: Recording,
-    lengths: Iterable[int],
-    *,
-    is_tree: bool = False,
-    limit: LimitRule = limit_to_remaining,
-) -> dict[int, RoundCounts]:
-    """Counts for several N while the text is observed once.
+def replay_all(new_drafter: DrafterFactory, recording: Recording, draftings: Sequence[Drafting]) -> list[RoundCounts]:
+    """Counts per drafting (several N or shapes of one method with the same knobs) while the text is observed once.
 
     Valid for drafters whose proposal depends on the committed tokens alone: not on how they arrived in chunks, nor on
-    earlier proposals. Each N keeps its own place of the next round. Use ``replay`` for drafters that adapt.
+    earlier proposals. Each drafting keeps its own place of the next round. Use ``replay`` for drafters that adapt.
     """
+    drafter, state = _begin(new_drafter, recording)
+    counts = [RoundCounts() for _ in draftings]
+    next_round = [1 for _ in draftings]
+    for done in range(1, len(recording.output)):
+        drafter.observe(state, recording.output[done - 1 : done], None)
+        for index, drafting in enumerate(draftings):
+            if next_round[index] == done:
+                found, emitted = _round(drafter, state, recording, drafting, done)
+                counts[index] += found
+                next_round[index] += emitted
+    drafter.end(state)
+    return counts
+
+
+def _begin(new_drafter: DrafterFactory, recording: Recording) -> tuple[Drafter[Any], Any]:
     drafter = require_replayable(new_drafter())
     state = drafter.begin(DraftRequest(0, recording.prompt, recording.sampler))
     drafter.observe(state, recording.prompt, None)
-    counts = {n: RoundCounts() for n in lengths}
-    next_round = dict.fromkeys(counts, 1)
-    for done in range(1, len(recording.output)):
-        drafter.observe(state, recording.output[done - 1 : done], None)
-        for n in [n for n, start in next_round.items() if start == done]:
-            (draft,) = drafter.propose([state], [limit(n, recording.max_tokens - done, is_tree)])
-            accepted, emitted = verify_against(draft, recording.output[done:])
-            counts[n] += RoundCounts.of_round(draft, accepted, emitted)
-            next_round[n] = done + emitted
-    drafter.end(state)
-    return counts
+    return drafter, state
+
+
+def _round(
+    drafter: Drafter[Any], state: Any, recording: Recording, drafting: Drafting, done: int
+) -> tuple[RoundCounts, int]:
+    """Counts of the round that starts after ``done`` output tokens, and how many tokens it gives out."""
+    limit = drafting.limit(recording.max_tokens - done, drafting.max_rows)
+    draft = drafter.propose([state], [limit])[0] if limit.num_tokens else Draft()
+    accepted, emitted = verify_against(draft, recording.output[done:])
+    return RoundCounts.of_round(draft, accepted, emitted), emitted
 
 
 def verify_against(draft: Draft, continuation: Sequence[int]) -> tuple[int, int]:
