@@ -1,0 +1,129 @@
+"""Speed-up over N: one small figure for each setting, a line for each family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from forerun.report import wording
+from forerun.report.families import families
+from forerun.report.markup import Html, paragraph, section, table
+from forerun.report.plot import Axis, Plot, caption_line, legend, line, small_multiples
+from forerun.sweep.results import Candidate, Cell, Curve, CurvePoint, Setting, TuneResult
+
+_TICKS: Final = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)
+
+
+def render(result: TuneResult) -> Html:
+    """All curves; predicted points are hollow and have no interval."""
+    known = families(result)
+    settings = list(dict.fromkeys(curve.setting for curve in result.curves))
+    if not settings:
+        return section("curves", "Speed-up over N", paragraph("No method has a figure for any N."))
+    figures = [
+        _figure(number, setting, [curve for curve in result.curves if curve.setting == setting], known, result)
+        for number, setting in enumerate(settings)
+    ]
+    shown = {curve.family for curve in result.curves}
+    return section(
+        "curves",
+        "Speed-up over N",
+        paragraph(
+            "More drafted tokens can commit more, but later ones are accepted less and rejected ones still cost. A curve "
+            "rises, flattens and falls; the pick is the smallest N that can't be told from the best."
+        ),
+        legend(
+            [(known.index(family), family.family_label) for family in known if family in shown],
+            "filled: measured, bars are intervals",
+            "hollow: predicted",
+            "line: off",
+        ),
+        small_multiples(figures),
+    )
+
+
+def _figure(
+    number: int, setting: Setting, curves: Sequence[Curve], known: Sequence[Candidate], result: TuneResult
+) -> Html:
+    plot = Plot(
+        f"curve-{number}",
+        f"Speed against off over N, {setting.label}. {' '.join(_words(curve) for curve in curves)}",
+        Axis("N, drafted tokens a round"),
+        Axis("speed against off", is_log=True, ticks=_TICKS),
+        height=240,
+    )
+    plot.add_level(1.0)
+    for curve in curves:
+        series = known.index(curve.family)
+        whole = [(point.num_speculative_tokens, point.ratio) for point in curve.points]
+        plot.add(
+            line(
+                curve.family.family_label,
+                [n for n, _ in whole],
+                [ratio for _, ratio in whole],
+                series=series,
+                mode="lines",
+                is_dashed=all(point.is_predicted for point in curve.points),
+            )
+        )
+        for is_predicted in (False, True):
+            points = [point for point in curve.points if point.is_predicted is is_predicted]
+            if points:
+                plot.add(_markers(curve, points, series, result))
+    return plot.html(
+        [caption_line(_words(curve)) for curve in curves],
+        table(
+            f"Speed against off over N, {setting.label}",
+            ["Method", "N", "Speed", "From", "To", "Pairs"],
+            [row for curve in curves for row in _rows(curve, result)],
+        ),
+        title=f"{setting.target}: {setting.label}" if len({one.target for one in result.settings}) > 1 else setting.label,
+    )
+
+
+def _markers(curve: Curve, points: Sequence[CurvePoint], series: int, result: TuneResult) -> object:
+    is_predicted = points[0].is_predicted
+    errors = [point.ratio - point.low for point in points], [point.high - point.ratio for point in points]
+    return line(
+        curve.family.family_label,
+        [point.num_speculative_tokens for point in points],
+        [point.ratio for point in points],
+        series=series,
+        hover=[_hover(curve, point, result) for point in points],
+        is_open=is_predicted,
+        errors=None if is_predicted else errors,
+        mode="markers",
+    )
+
+
+def _hover(curve: Curve, point: CurvePoint, result: TuneResult) -> str:
+    start = f"{curve.family.family_label} N={point.num_speculative_tokens}: {wording.ratio(point.ratio)}"
+    if point.is_predicted:
+        return f"{start}, predicted"
+    return f"{start} ({point.low:.2f} to {point.high:.2f}, {_num_pairs(curve, point, result)} pairs)"
+
+
+def _rows(curve: Curve, result: TuneResult) -> list[list[Html | str]]:
+    return [
+        [
+            curve.family.family_label,
+            str(point.num_speculative_tokens),
+            wording.ratio(point.ratio),
+            *(["predicted", ""] if point.is_predicted else [f"{point.low:.2f}", f"{point.high:.2f}"]),
+            wording.ABSENT if point.is_predicted else str(_num_pairs(curve, point, result)),
+        ]
+        for point in curve.points
+    ]
+
+
+def _num_pairs(curve: Curve, point: CurvePoint, result: TuneResult) -> int:
+    family = curve.family
+    candidate = Candidate(family.method, point.num_speculative_tokens, family.is_tree, family.knobs, family.drafter)
+    cell = result.find(Cell.of(curve.setting, candidate))
+    return cell.num_pairs if cell is not None else 0
+
+
+def _words(curve: Curve) -> str:
+    pick = f"N={curve.pick} is enough" if curve.pick is not None else "no N beats off"
+    known = "" if any(not point.is_predicted for point in curve.points) else " (predicted)"
+    return f"{curve.family.family_label}: {curve.shape.value}{known}, {pick}."
