@@ -76,7 +76,7 @@ def plan_attention(
     device = positions.device
     tiles = _cut_tiles(at, groups, window)
     counts = tuple(sum(tile.num_blocks > rank for tile in tiles) for rank in range(tiles[0].num_blocks if tiles else 0))
-    table = torch.nn.utils.rnn.pad_sequence([group.slots for group in groups], batch_first=True)
+    table = torch.nn.utils.rnn.pad_sequence([group.slots for group in groups], batch_first=True).to(device)
 
     item_tile = torch.cat([torch.arange(count) for count in counts])
     item_rank = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))

@@ -1,0 +1,118 @@
+"""The lean decoder: dense families (llama, mistral, qwen2, qwen3, gemma3 text) over the slot pool, bit-exact rows."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from forerun.models.attention import plan_attention
+from forerun.models.base import PassInput, PassOutput, Target, TargetTraits
+from forerun.models.decoder_config import DecoderConfig
+from forerun.models.decoder_layer import DecoderLayer, RMSNorm, unset
+from forerun.models.exact_ops import softcap
+from forerun.models.kv_store import KVStore
+from forerun.models.tiled_linear import TiledLinear
+from forerun.types import Tap, TapKind
+
+
+class Decoder(nn.Module, Target):
+    """Weights start as NaN and are filled through ``weight_slots``.
+
+    Linears and the pool have ``dtype``; the residual stream, norms, attention sums and the head are fp32. The head's
+    weights are fp32 too, since torch has no CPU product of bf16 that returns fp32; a tied embedding is that matrix.
+    """
+
+    def __init__(
+        self,
+        config: DecoderConfig,
+        *,
+        name: str,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+        eos_token_ids: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.dtype = dtype
+        self.device = torch.device(device)
+        self.traits = TargetTraits(
+            name=name,
+            family=config.family,
+            num_layers=config.num_layers,
+            hidden_size=config.hidden_size,
+            vocab_size=config.vocab_size,
+            max_context=config.max_context,
+            eos_token_ids=eos_token_ids,
+            has_recurrent_state=False,
+            is_bit_exact=True,
+        )
+        shape = (config.vocab_size, config.hidden_size)
+        # Gemma was trained with this factor rounded to the number type that it ran in.
+        self.embedding_scale = torch.tensor(config.embedding_scale).to(dtype).item()
+        self.lm_head = TiledLinear(unset(*shape, dtype=torch.float32, device=self.device))
+        self.embedding = (
+            self.lm_head.weight
+            if config.is_head_tied
+            else nn.Parameter(unset(*shape, dtype=dtype, device=self.device), requires_grad=False)
+        )
+        self.blocks = nn.ModuleList(DecoderLayer(config, layer, dtype, self.device) for layer in config.layers)
+        self.final_norm = RMSNorm(config.hidden_size, config.norm_eps, self.device)
+
+    def weight_slots(self) -> dict[str, Tensor]:
+        """Every tensor to load, as views, by its Hugging Face name."""
+        slots = {"model.embed_tokens.weight": self.embedding.data, "model.norm.weight": self.final_norm.weight.data}
+        if not self.config.is_head_tied:
+            slots["lm_head.weight"] = self.lm_head.weight.data
+        for index, block in enumerate(self.blocks):
+            assert isinstance(block, DecoderLayer)
+            slots |= {f"model.layers.{index}.{name}": slot for name, slot in block.weight_slots().items()}
+        return slots
+
+    def new_store(self, num_slots: int) -> KVStore:
+        """See ``Target``."""
+        shape = (num_slots, self.config.num_kv_heads, self.config.head_dim)
+
+        def pool() -> list[Tensor]:
+            return [torch.zeros(shape, dtype=self.dtype, device=self.device) for _ in self.config.layers]
+
+        return KVStore(pool(), pool())
+
+    @torch.no_grad()
+    def forward(self, batch: PassInput, store: KVStore, taps: frozenset[Tap] = frozenset()) -> PassOutput:
+        """See ``Target``. Layout, masks and rotary angles are worked out once, not per layer."""
+        config = self.config
+        positions, slots = batch.positions.to(self.device), batch.slots.to(self.device)
+        plans = {
+            window: plan_attention(
+                positions, batch.groups, num_heads=config.num_heads, num_kv_heads=config.num_kv_heads, window=window
+            )
+            for window in {layer.window for layer in config.layers}
+        }
+        angles = {rotary: rotary.angles(positions) for rotary in {layer.rotary for layer in config.layers}}
+        x = self.embed(batch.tokens).float()
+        tapped: dict[Tap, Tensor] = {}
+        for index, (block, layer) in enumerate(zip(self.blocks, config.layers, strict=True)):
+            x = block(x, slots, angles[layer.rotary], plans[layer.window], store.keys[index], store.values[index])
+            if (tap := Tap.of_block(index)) in taps:
+                tapped[tap] = x
+        for tap in taps - tapped.keys():
+            tapped[tap] = self._final_state(tap, x)
+        wanted = torch.tensor(batch.logit_rows, dtype=torch.int64, device=self.device)
+        return PassOutput(self.head(self.final_norm(x[wanted])), tapped)
+
+    def _final_state(self, tap: Tap, x: Tensor) -> Tensor:
+        if tap.kind is TapKind.BLOCK:
+            raise ValueError(f"block {tap.block} of {self.traits.name}, which has {self.traits.num_layers}")
+        return self.final_norm(x) if tap.kind is TapKind.AFTER_FINAL_NORM else x
+
+    @torch.no_grad()
+    def embed(self, tokens: Tensor) -> Tensor:
+        """See ``Target``; scaled where the family scales."""
+        rows = self.embedding[tokens.to(self.device)]
+        return rows if self.embedding_scale == 1.0 else rows * self.embedding_scale
+
+    @torch.no_grad()
+    def head(self, hidden: Tensor) -> Tensor:
+        """See ``Target``. Ids that only pad the vocabulary keep the checkpoint's logits, as in transformers."""
+        logits: Tensor = self.lm_head(hidden)
+        return logits if self.config.final_softcap is None else softcap(logits, self.config.final_softcap)

@@ -1,0 +1,52 @@
+"""GGUF tensors under Hugging Face names, with llama's q and k rows put back in their order."""
+
+from __future__ import annotations
+
+import gguf
+import torch
+from torch import Tensor
+
+from forerun.models.families.family import Family
+from forerun.models.loading.gguf_file import GGUFFile
+from forerun.models.loading.weights import WeightSource
+
+# Divisors of the rotary frequencies: part of the configuration, not a weight.
+ROTARY_FACTORS = "rope_freqs.weight"
+
+
+class GGUFSource(WeightSource):
+    """Names come from the ``gguf`` library's own table for the architecture."""
+
+    def __init__(self, file: GGUFFile, family: Family, wanted: frozenset[str], heads: dict[str, int]) -> None:
+        """``wanted`` are the decoder's names; ``heads`` maps q_proj and k_proj to their number of heads."""
+        self._file = file
+        self._heads = heads if family.has_interleaved_gguf_rows else {}
+        (architecture,) = (kind for kind, name in gguf.MODEL_ARCH_NAMES.items() if name == family.gguf_architecture)
+        table = gguf.get_tensor_name_map(architecture, int(file.require(f"{file.architecture}.block_count")))
+        stored = {name: table.get_name(name, try_suffixes=(".weight", ".bias")) for name in wanted}
+        self._stored = {name: place for name, place in stored.items() if place in file.tensor_names}
+        self._surplus = file.tensor_names - set(self._stored.values()) - {ROTARY_FACTORS}
+
+    @property
+    def label(self) -> str:
+        """See ``WeightSource``."""
+        return str(self._file.path)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """See ``WeightSource``; tensors without a place keep the name that the file gives them."""
+        return frozenset(self._stored) | self._surplus
+
+    def read(self, name: str) -> Tensor:
+        """See ``WeightSource``."""
+        tensor = self._file.read(self._stored[name])
+        for projection, num_heads in self._heads.items():
+            if f".{projection}." in name:
+                return _halves_from_pairs(tensor, num_heads)
+        return tensor
+
+
+def _halves_from_pairs(tensor: Tensor, num_heads: int) -> Tensor:
+    """Rows of each head from (0, w/2, 1, w/2 + 1, ...), as llama's GGUF files hold them, to 0, 1, 2, ..."""
+    pairs = tensor.reshape(num_heads, -1, 2, *tensor.shape[1:])
+    return torch.transpose(pairs, 1, 2).reshape(tensor.shape)

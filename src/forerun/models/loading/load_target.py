@@ -1,0 +1,56 @@
+"""The one way in: whatever a person can name becomes a target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from forerun.errors import ForerunError
+from forerun.models.catalog import CATALOG
+from forerun.models.device import choose_device, choose_dtype
+from forerun.models.loading.hub import fetch_snapshot, is_hub_id
+from forerun.models.loading.load_directory import load_directory
+from forerun.models.loading.load_gguf import load_gguf
+from forerun.models.loading.loaded_target import LoadedTarget
+from forerun.models.pull import Progress, pull
+
+
+def load_target(
+    source: str | Path, *, dtype: str = "auto", device: str = "auto", progress: Progress | None = None
+) -> LoadedTarget:
+    """Loads a Hugging Face directory, a GGUF file, a hub id (``hub:org/name``, ``org/name``) or a catalog name.
+
+    ``dtype`` auto is bf16 where the machine computes with it, else fp32. Only a hub id or a catalog name that isn't
+    in the cache touches the network. Raises ForerunError for everything that can't be loaded.
+    """
+    on = choose_device(device)
+    number_type = choose_dtype(dtype, on)
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return load_directory(path.resolve(), number_type, on)
+    if path.is_file():
+        return _load_file(path.resolve(), number_type, on)
+    name = str(source)
+    if name in CATALOG:
+        return load_gguf(pull(name, progress), number_type, on)
+    if is_hub_id(name):
+        snapshot = fetch_snapshot(name)
+        return load_directory(snapshot.directory, number_type, on, id=snapshot.id, revision=snapshot.revision)
+    raise ForerunError(
+        f"a model directory, a GGUF file, a hub id or a catalog name ({', '.join(CATALOG)})",
+        f"{name!r}, which is none of them",
+        "check the path",
+    )
+
+
+def _load_file(path: Path, dtype: torch.dtype, device: torch.device) -> LoadedTarget:
+    with path.open("rb") as file:
+        magic = file.read(4)
+    if magic == b"GGUF":
+        return load_gguf(path, dtype, device)
+    if path.suffix == ".safetensors":
+        raise ForerunError("a model directory", f"the single file {path}", f"give its directory, {path.parent}")
+    raise ForerunError(
+        f"a GGUF file at {path}", f"a file that begins with {magic!r}", "give a model directory or a GGUF file"
+    )
