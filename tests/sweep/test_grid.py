@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from forerun.drafters.base import MethodInfo
+from forerun.drafters.registry import METHODS
 from forerun.sweep.grid import default_grid
 from forerun.types import Borrows, Dependency, Weights
 
@@ -31,3 +32,8 @@ def test_grids(dependency, limit, trained, grid):
 
 def test_a_methods_own_grid_wins_within_its_limit():
     assert default_grid(replace(INFO, default_grid=(2, 4, 99))) == (2, 4)
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
+def test_registered_grids_are_those_of_their_dependency(method):
+    assert default_grid(method.info) == default_grid(replace(method.info, default_grid=()))
