@@ -26,7 +26,9 @@ def escaped(text: str) -> Html:
 
 def joined(children: Iterable[Child]) -> Html:
     """Children one after another; plain text is escaped, ``None`` left out."""
-    return Html("".join(child if isinstance(child, Html) else escaped(child) for child in children if child is not None))
+    return Html(
+        "".join(child if isinstance(child, Html) else escaped(child) for child in children if child is not None)
+    )
 
 
 def tag(name: str, /, *children: Child, **attributes: Attribute) -> Html:
@@ -58,7 +60,12 @@ def details(summary: Child, *children: Child, is_open: bool = False) -> Html:
 
 
 def table(
-    caption: str, head: Sequence[Child], rows: Iterable[Sequence[Child]], *, num_texts: int = 1, class_: str | None = None
+    caption: str,
+    head: Sequence[Child],
+    rows: Iterable[Sequence[Child]],
+    *,
+    num_texts: int = 1,
+    class_: str | None = None,
 ) -> Html:
     """A table that scrolls sideways on its own where the page is narrow.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,6 +17,16 @@ from forerun.report.markup import Child, Html, details, paragraph, tag
 SERIES: Final = ("#2f7fc1", "#d9730d", "#1a9a7c", "#b05fa3", "#a08a00", "#c2483f", "#5b8aa6", "#7d7d7d")
 MARKERS: Final = ("circle", "square", "diamond", "triangle-up", "x", "star", "hexagon", "cross")
 
+# From fine to coarse: the first that leaves room for its labels is taken.
+_RATIO_TICKS: Final = (
+    tuple(k / 20 for k in range(1, 40)),
+    tuple(k / 10 for k in range(1, 40)),
+    (0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0),
+    (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0),
+    (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
+    (0.01, 0.1, 1.0, 10.0, 100.0),
+)
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -26,6 +37,26 @@ class Axis:
     ticks: tuple[float, ...] = ()
     tick_labels: tuple[str, ...] = ()
     is_percent: bool = False
+    is_from_zero: bool = False
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of_ratios(cls, title: str, values: Iterable[float]) -> Axis:
+        """Speed against off: logarithmic, with 1 and all values inside, and as many labels as stay readable."""
+        known = [1.0, *values]
+        low, high = min(known) / 1.05, max(known) * 1.05
+        inside = ([tick for tick in ticks if low <= tick <= high] for ticks in _RATIO_TICKS)
+        ticks = next((ticks for ticks in inside if len(ticks) <= 7), [1.0])
+        return cls(title, is_log=True, ticks=tuple(ticks), low=low, high=high)
+
+    @classmethod
+    def of_counts(cls, title: str, values: Iterable[int]) -> Axis:
+        """Whole numbers from 1 on: every value has its tick, unless there are too many."""
+        known = sorted(set(values))
+        if len(known) > 8:
+            known = [known[0], *(value for value in known if value % 5 == 0)]
+        return cls(title, ticks=tuple(known))
 
     def layout(self) -> dict[str, Any]:
         """In Plotly's words."""
@@ -35,6 +66,11 @@ class Axis:
             found |= {"tickmode": "array", "tickvals": list(self.ticks), "ticktext": list(labels)}
         if self.is_percent:
             found |= {"tickformat": ".0%", "range": [0, 1.03]}
+        if self.is_from_zero:
+            found["rangemode"] = "tozero"
+        if self.low is not None and self.high is not None:
+            ends = [self.low, self.high]
+            found["range"] = [math.log10(end) for end in ends] if self.is_log else ends
         return found
 
 
@@ -56,7 +92,9 @@ class Plot:
 
     def add_level(self, y: float) -> None:
         """A thin line across the plot, such as the speed of plain decoding."""
-        self.shapes.append({"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": {"width": 1.5}})
+        self.shapes.append(
+            {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": {"width": 1.5}}
+        )
 
     def add_diagonal(self, low: float, high: float) -> None:
         """A thin line where x equals y."""
@@ -64,7 +102,9 @@ class Plot:
             {"type": "line", "x0": low, "y0": low, "x1": high, "y1": high, "line": {"width": 1, "dash": "dot"}}
         )
 
-    def html(self, caption: Sequence[Child], data: Html, *, title: str = "", open_text: str = "The same as a table") -> Html:
+    def html(
+        self, caption: Sequence[Child], data: Html, *, title: str = "", open_text: str = "The same as a table"
+    ) -> Html:
         """The figure with its caption, and its data as a real table to unfold."""
         figure = go.Figure(self.traces, go.Layout(template="none", shapes=self.shapes, showlegend=False))
         figure.update_layout(xaxis=self.x.layout(), yaxis=self.y.layout())

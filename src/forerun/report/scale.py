@@ -26,17 +26,21 @@ class LogScale:
         """Distance from the left end, in percent of the width."""
         return 100 * math.log(value / self.low) / math.log(self.high / self.low)
 
-    def track(self, start: float, end: float, dots: Iterable[tuple[float, str]]) -> Html:
-        """A bar from ``start`` to ``end`` with dots of the given classes, and a mark where plain decoding is.
+    def dumbbell(self, start: float, end: float) -> Html:
+        """From one ratio (a hollow dot) to another (a filled one)."""
+        return self._track(self._bar(start, end, "bar"), self._at(start, "dot"), self._at(end, "dot filled"))
 
-        It is decoration: the numbers stand beside it.
-        """
+    def interval(self, low: float, median: float, high: float) -> Html:
+        """An interval with its median."""
+        return self._track(self._bar(low, high, "interval"), self._at(median, "median"))
+
+    def _track(self, *marks: Html) -> Html:
+        """Marks over the place of plain decoding. Decoration: the numbers stand beside it."""
+        return tag("span", self._at(1.0, "one"), *marks, class_="track", aria_hidden="true")
+
+    def _at(self, value: float, kind: str) -> Html:
+        return tag("span", class_=kind, style=f"left:{self.percent(value):.1f}%")
+
+    def _bar(self, start: float, end: float, kind: str) -> Html:
         left, right = self.percent(min(start, end)), self.percent(max(start, end))
-        return tag(
-            "span",
-            tag("span", class_="one", style=f"left:{self.percent(1.0):.1f}%"),
-            tag("span", class_="bar", style=f"left:{left:.1f}%;width:{right - left:.1f}%"),
-            *(tag("span", class_=f"dot {kind}", style=f"left:{self.percent(value):.1f}%") for value, kind in dots),
-            class_="track",
-            aria_hidden="true",
-        )
+        return tag("span", class_=kind, style=f"left:{left:.1f}%;width:{right - left:.1f}%")

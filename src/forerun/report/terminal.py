@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from rich import box
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 

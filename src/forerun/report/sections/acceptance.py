@@ -23,7 +23,9 @@ def render(result: TuneResult) -> Html:
         _figure(number, standing, cells, known, result) for number, (standing, cells) in enumerate(chosen) if cells
     ]
     if not figures:
-        return section("acceptance", "Acceptance by position", paragraph("No cell kept a pair, so no draft was counted."))
+        return section(
+            "acceptance", "Acceptance by position", paragraph("No cell kept a pair, so no draft was counted.")
+        )
     shown = {cell.cell.candidate.family for _, cells in chosen for cell in cells}
     return section(
         "acceptance",
@@ -59,10 +61,11 @@ def _figure(
     number: int, standing: Standing, cells: Sequence[CellResult], known: Sequence[Candidate], result: TuneResult
 ) -> Html:
     setting = standing.setting
+    depth = max(len(cell.figures.counts.positions) for cell in cells if cell.figures is not None)
     plot = Plot(
         f"acceptance-{number}",
         f"Acceptance by draft position on {setting.label}, unconditional and conditional",
-        Axis("position in the draft"),
+        Axis.of_counts("position in the draft", range(1, depth + 1)),
         Axis("accepted", is_percent=True),
         height=220,
     )
@@ -96,7 +99,9 @@ def _add_lines(plot: Plot, cell: CellResult, known: Sequence[Candidate]) -> None
                 series=known.index(family),
                 is_dashed=name == "conditional",
                 is_open=name == "conditional",
-                hover=[f"{label}, position {i}: {wording.percent(value)} {name}" for i, value in zip(positions, values)],
+                hover=[
+                    f"{label}, position {i}: {wording.percent(value)} {name}" for i, value in zip(positions, values)
+                ],
             )
         )
 

@@ -27,7 +27,10 @@ def render(result: TuneResult) -> Html:
         table(
             "What all cells share",
             ["Field", "Value"],
-            [[_words(name), _value(value, "varies" if name in varied else "")] for name, value in result.conditions.items()],
+            [
+                [_words(name), _value(value, "varies" if name in varied else "")]
+                for name, value in result.conditions.items()
+            ],
             num_texts=2,
             class_="conditions",
         ),

@@ -16,12 +16,11 @@ def render(result: TuneResult) -> Html:
     if not result.target_costs and not result.draft_costs:
         return section("costs", "What a round costs", paragraph("Neither C nor D was measured."))
     known = families(result)
-    targets = list(dict.fromkeys(costs.target for costs in (*result.target_costs, *result.draft_costs)))
-    figures = [_target_figure(number, costs) for number, costs in enumerate(result.target_costs)]
+    targets = list(dict.fromkeys(costs.target for costs in result.draft_costs))
+    figures = [_target_figure(number, costs, len(known)) for number, costs in enumerate(result.target_costs)]
     for number, target in enumerate(targets):
         tables = [costs for costs in result.draft_costs if costs.target == target]
-        if tables:
-            figures.append(_draft_figure(number, target, tables, known))
+        figures.append(_draft_figure(number, target, tables, known))
     return section(
         "costs",
         "What a round costs",
@@ -34,7 +33,8 @@ def render(result: TuneResult) -> Html:
     )
 
 
-def _target_figure(number: int, costs: TargetCostTable) -> Html:
+def _target_figure(number: int, costs: TargetCostTable, first_series: int) -> Html:
+    """``first_series``: the first colour that no family has."""
     lines: dict[tuple[int, int], list[CostPoint]] = {}
     for point in costs.points:
         lines.setdefault((point.sequences, point.context), []).append(point)
@@ -42,9 +42,10 @@ def _target_figure(number: int, costs: TargetCostTable) -> Html:
         f"target-cost-{number}",
         f"C of {costs.target}: milliseconds of a target pass by rows",
         Axis("rows in the pass", is_log=True, ticks=tuple(sorted({point.rows for point in costs.points}))),
-        Axis("ms a pass"),
+        # A flat curve must look flat.
+        Axis("ms a pass", is_from_zero=True),
     )
-    for series, ((sequences, context), points) in enumerate(lines.items()):
+    for series, ((sequences, context), points) in enumerate(lines.items(), start=first_series):
         points.sort(key=lambda point: point.rows)
         name = _grid_name(sequences, context)
         plot.add(
@@ -56,7 +57,7 @@ def _target_figure(number: int, costs: TargetCostTable) -> Html:
                 hover=[f"{name}: {point.rows} rows, {wording.duration(point.seconds)}" for point in points],
             )
         )
-    key = legend((series, _grid_name(*grid)) for series, grid in enumerate(lines))
+    key = legend((series, _grid_name(*grid)) for series, grid in enumerate(lines, start=first_series))
     rows = [
         [str(point.rows), str(point.sequences), f"{point.context:,}", wording.duration(point.seconds)]
         for point in costs.points
@@ -73,7 +74,9 @@ def _draft_figure(number: int, target: str, tables: Sequence[DraftCostTable], kn
     plot = Plot(
         f"draft-cost-{number}",
         f"D for {target}: milliseconds to draft N tokens, by method",
-        Axis("N, drafted tokens"),
+        Axis.of_counts(
+            "N, drafted tokens", (point.num_speculative_tokens for costs in tables for point in costs.points)
+        ),
         Axis("ms a draft", is_log=True),
     )
     shown = []
@@ -93,7 +96,8 @@ def _draft_figure(number: int, target: str, tables: Sequence[DraftCostTable], kn
                     [point.seconds * 1000 for point in points],
                     series=series,
                     hover=[
-                        f"{name}: N={point.num_speculative_tokens}, {wording.duration(point.seconds)}" for point in points
+                        f"{name}: N={point.num_speculative_tokens}, {wording.duration(point.seconds)}"
+                        for point in points
                     ],
                 )
             )

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from forerun.report import wording
 from forerun.report.families import families
 from forerun.report.markup import Html, paragraph, section, table
 from forerun.report.plot import Axis, Plot, caption_line, legend, line, small_multiples
 from forerun.sweep.results import Candidate, Cell, Curve, CurvePoint, Setting, TuneResult
-
-_TICKS: Final = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)
 
 
 def render(result: TuneResult) -> Html:
@@ -45,11 +42,14 @@ def render(result: TuneResult) -> Html:
 def _figure(
     number: int, setting: Setting, curves: Sequence[Curve], known: Sequence[Candidate], result: TuneResult
 ) -> Html:
+    points = [point for curve in curves for point in curve.points]
+    ends = [point.ratio for point in points]
+    ends += [end for point in points if not point.is_predicted for end in (point.low, point.high)]
     plot = Plot(
         f"curve-{number}",
         f"Speed against off over N, {setting.label}. {' '.join(_words(curve) for curve in curves)}",
-        Axis("N, drafted tokens a round"),
-        Axis("speed against off", is_log=True, ticks=_TICKS),
+        Axis.of_counts("N, drafted tokens a round", (point.num_speculative_tokens for point in points)),
+        Axis.of_ratios("speed against off", ends),
         height=240,
     )
     plot.add_level(1.0)
@@ -77,7 +77,9 @@ def _figure(
             ["Method", "N", "Speed", "From", "To", "Pairs"],
             [row for curve in curves for row in _rows(curve, result)],
         ),
-        title=f"{setting.target}: {setting.label}" if len({one.target for one in result.settings}) > 1 else setting.label,
+        title=f"{setting.target}: {setting.label}"
+        if len({one.target for one in result.settings}) > 1
+        else setting.label,
     )
 
 

@@ -21,7 +21,7 @@ def picture(dependency: Dependency, title: str) -> Html:
     return tag(
         "svg",
         tag("title", f"{title}: what each of three drafted tokens waits for"),
-        _source("text so far" if dependency is Dependency.NONE else "what the target knows"),
+        _source("text seen before" if dependency is Dependency.NONE else "committed so far"),
         *feeds,
         *links,
         *(_token(x, number) for number, x in enumerate(_COLUMNS, start=1)),

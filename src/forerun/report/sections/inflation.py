@@ -20,8 +20,8 @@ def render(result: TuneResult) -> Html:
         "inflation",
         "Inflation",
         paragraph(
-            f"Repeated text ({control}) is easy to guess: a speed-up measured on it says little. Inflation is that "
-            "speed-up over the one on ordinary workloads."
+            f"Repeated text ({control}) is easy to guess: a speed-up on it says little. Inflation is that speed-up (filled "
+            "dot) over the geometric mean on ordinary workloads (hollow); the line is off."
         ),
         table(
             "Speed against off on ordinary and on repeated text",
@@ -29,20 +29,14 @@ def render(result: TuneResult) -> Html:
             [_row(entry, scale, _place(result, entry)) for entry in entries],
             num_texts=2,
         ),
-        paragraph(
-            "Ordinary: geometric mean over the workloads given. Dots: ordinary (hollow) and repeated (filled); the line "
-            "is off.",
-            class_="note",
-        ),
     )
 
 
 def _row(entry: Inflation, scale: LogScale, place: str) -> list[Html | str]:
-    dots = [(entry.ordinary_ratio, "hollow"), (entry.repeat_ratio, "filled")]
     known = f"{wording.plural(entry.num_workloads, 'workload')}{', partly predicted' if entry.is_predicted else ''}"
     return [
         joined([entry.candidate.label, tag("small", place) if place else None, tag("small", known)]),
-        scale.track(entry.ordinary_ratio, entry.repeat_ratio, dots),
+        scale.dumbbell(entry.ordinary_ratio, entry.repeat_ratio),
         wording.ratio(entry.ordinary_ratio),
         wording.ratio(entry.repeat_ratio),
         tag("strong", wording.ratio(entry.factor)),

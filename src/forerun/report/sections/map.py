@@ -14,6 +14,8 @@ from forerun.sweep.results import Candidate, Cell, CellResult, CellState, TuneRe
 
 # Upper ends of the shades, as a factor above or below 1.
 _SHADES: Final = (1.1, 1.25, 1.5, 2.0)
+# Keeps families apart.
+_GAP: Final = tag("td", class_="gap", aria_hidden="true")
 
 
 def render(result: TuneResult) -> Html:
@@ -23,9 +25,8 @@ def render(result: TuneResult) -> Html:
         "map",
         "The map",
         paragraph(
-            "Speed against plain decoding (off = 1.00), for each workload and for each number of drafted tokens a round "
-            "(N): the median of pairs that ran with and without drafts in turn, and under it the number of pairs. "
-            "Point at a cell for its interval and the rest."
+            "Speed against plain decoding (off, 1.00) by workload, method and number of drafted tokens a round (N): the "
+            "median of n pairs that ran with and without drafts in turn. Point at a cell, or tap it, for its interval and the rest."
         ),
         _legend(),
         *maps,
@@ -58,27 +59,26 @@ def _legend() -> Html:
 
 def _map(group: Group) -> Html:
     columns = lengths(group)
-    candidates = [
-        Candidate(family.method, n, family.is_tree, family.knobs, family.drafter)
-        for family, numbers in columns.items()
-        for n in numbers
-    ]
     names = [
-        tag("th", family.family_label, scope="colgroup", colspan=len(numbers), class_="start")
+        joined([_GAP, tag("th", family.family_label, scope="colgroup", colspan=len(numbers))])
         for family, numbers in columns.items()
     ]
     numbers = [
-        tag("th", f"N={n}", scope="col", class_="start" if n == family_numbers[0] else None)
+        joined([_GAP, *(tag("th", f"N={n}", scope="col") for n in family_numbers)])
         for family_numbers in columns.values()
-        for n in family_numbers
     ]
     head = tag(
         "thead",
-        tag("tr", tag("th", "Workload", scope="col", rowspan=2), tag("th", "Run", scope="col", rowspan=2), *names),
+        tag(
+            "tr",
+            tag("th", "Workload", scope="col", rowspan=2),
+            tag("th", "Run", scope="col", rowspan=2, class_="run"),
+            *names,
+        ),
         tag("tr", *numbers),
     )
-    ordinary = tag("tbody", *(_row(standing, candidates, columns) for standing in group.ordinary))
-    control = [_row(standing, candidates, columns) for standing in group.control]
+    ordinary = tag("tbody", *(_row(standing, columns) for standing in group.ordinary))
+    control = [_row(standing, columns) for standing in group.control]
     label = f"{group.label}: speed against off by workload, method and N"
     content = tag(
         "table",
@@ -91,14 +91,14 @@ def _map(group: Group) -> Html:
     return scrolling(label, content)
 
 
-def _row(standing: Standing, candidates: list[Candidate], columns: dict[Candidate, list[int]]) -> Html:
+def _row(standing: Standing, columns: dict[Candidate, list[int]]) -> Html:
     found = {cell.cell.candidate: cell for cell in standing.cells}
     cells = []
-    for candidate in candidates:
-        family = candidate.family
-        assert family is not None
-        is_start = candidate.num_speculative_tokens == columns[family][0]
-        cells.append(_cell(Cell.of(standing.setting, candidate), found.get(candidate), standing, is_start))
+    for family, numbers in columns.items():
+        cells.append(_GAP)
+        for n in numbers:
+            candidate = Candidate(family.method, n, family.is_tree, family.knobs, family.drafter)
+            cells.append(_cell(Cell.of(standing.setting, candidate), found.get(candidate), standing))
     name = joined([standing.setting.workload, tag("small", "control") if standing.verdict is None else None])
     return tag("tr", tag("th", name, scope="row"), tag("td", _run(standing), class_="run"), *cells)
 
@@ -111,15 +111,20 @@ def _run(standing: Standing) -> str:
     return {Outcome.TIE: "off, a tie", Outcome.OFF: "off"}.get(standing.outcome, standing.verdict.pick.label)
 
 
-def _cell(cell: Cell, result: CellResult | None, standing: Standing, is_start: bool) -> Html:
-    kinds = ["cell", "start"] if is_start else ["cell"]
+def _cell(cell: Cell, result: CellResult | None, standing: Standing) -> Html:
     if result is None:
-        return tag("td", class_=" ".join([*kinds, "unplanned"]), aria_label=f"{cell.label}: not in the plan")
-    if standing.pick is not None and result.cell == standing.pick.cell:
-        kinds.append("pick")
+        return tag("td", class_="cell unplanned", aria_label=f"{cell.label}: not in the plan")
     kind, content = _content(result)
     tip = describe(result)
-    return tag("td", content, class_=" ".join([*kinds, kind]), data_tip=tip, tabindex=0, aria_label=tip)
+    is_pick = standing.pick is not None and result.cell == standing.pick.cell
+    return tag(
+        "td",
+        content,
+        class_=f"cell {kind} pick" if is_pick else f"cell {kind}",
+        data_tip=tip,
+        tabindex=0,
+        aria_label=tip,
+    )
 
 
 def _content(result: CellResult) -> tuple[str, Html]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from forerun.report import wording
 from forerun.report.families import families
@@ -11,8 +10,6 @@ from forerun.report.markup import Html, paragraph, section, table
 from forerun.report.plot import Axis, Plot, caption_line, legend, line
 from forerun.sweep.results import Candidate, CellResult, CellState, TuneResult
 from forerun.sweep.statistics import median
-
-_TICKS: Final = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)
 
 
 def render(result: TuneResult) -> Html:
@@ -40,22 +37,22 @@ def render(result: TuneResult) -> Html:
 
 
 def _plot(cells: Sequence[CellResult], known: Sequence[Candidate]) -> Plot:
+    measured = [end for cell in cells if cell.interval for end in (cell.interval.low, cell.interval.high)]
+    values = measured + [cell.predicted_ratio for cell in cells if cell.predicted_ratio is not None]
     plot = Plot(
         "predicted-plot",
         f"Measured against predicted speed. {_error(cells)}",
-        Axis("predicted speed against off", is_log=True, ticks=_TICKS),
-        Axis("measured speed against off", is_log=True, ticks=_TICKS),
+        Axis.of_ratios("predicted speed against off", values),
+        Axis.of_ratios("measured speed against off", values),
         height=420,
     )
-    values = [end for cell in cells if cell.interval for end in (cell.interval.low, cell.interval.high)]
-    values += [cell.predicted_ratio for cell in cells if cell.predicted_ratio is not None]
     plot.add_diagonal(min(values), max(values))
     for series, family in enumerate(known):
         members = [cell for cell in cells if cell.cell.candidate.family == family]
-        measured = [cell for cell in members if cell.state is CellState.MEASURED]
+        points = [cell for cell in members if cell.state is CellState.MEASURED]
         ties = [cell for cell in members if cell.state is CellState.TIE]
-        if measured:
-            plot.add(_points(measured, series))
+        if points:
+            plot.add(_points(points, series))
         if ties:
             plot.add(_bars(ties, series))
     return plot
@@ -104,8 +101,8 @@ def _error(cells: Sequence[CellResult]) -> str:
         return "All of these cells are ties."
     inside = sum(_is_inside(cell) for cell in cells)
     return (
-        f"Half of {wording.plural(len(errors), 'measured cell')} are predicted to within {wording.percent(median(errors))}; "
-        f"{inside} of {wording.plural(len(cells), 'prediction')} lie inside the measured interval."
+        f"Half of {wording.plural(len(errors), 'measured cell')} are predicted to within "
+        f"{wording.percent(median(errors))}; {inside} of {wording.plural(len(cells), 'prediction')} lie inside the measured interval."
     )
 
 

@@ -64,14 +64,14 @@ def facts(result: TuneResult) -> str:
 
 def _tally(standings: list[Standing]) -> str:
     tally = Counter(standing.outcome for standing in standings)
-    parts = [f"Drafting pays in {tally[Outcome.PAYS]} of {wording.plural(len(standings), 'setting')}"]
-    if tally[Outcome.OFF]:
-        parts.append(f"plain decoding is fastest in {tally[Outcome.OFF]}")
-    if tally[Outcome.TIE]:
-        parts.append(f"{tally[Outcome.TIE]} can't be told from it")
-    if tally[Outcome.UNDECIDED]:
-        parts.append(f"{tally[Outcome.UNDECIDED]} could not be decided")
-    return f"{wording.listing(parts)}."
+    counted = {
+        "plain decoding is fastest in": tally[Outcome.OFF],
+        "it is a tie in": tally[Outcome.TIE],
+        "nothing could be decided in": tally[Outcome.UNDECIDED],
+    }
+    rest = [f"{words} {count}" for words, count in counted.items() if count]
+    first = f"Drafting pays in {tally[Outcome.PAYS]} of {wording.plural(len(standings), 'setting')}"
+    return f"{first}; {wording.listing(rest)}." if rest else f"{first}."
 
 
 def _described(cell: CellResult | None) -> str:

@@ -18,7 +18,7 @@ def render(result: TuneResult) -> Html:
         "What to run",
         paragraph(
             "off is a candidate everywhere. Of several draft lengths that can't be told apart, the smallest is picked. "
-            "The bar is the interval of the median; the line is off."
+            "In the bars, the shaded part is the interval of the median, the thin line is off."
         ),
         *(_table(group) for group in found if group.ordinary),
         paragraph(notes.comparisons(result), " ", notes.pairs_sentence(result), class_="note"),
@@ -41,7 +41,7 @@ def _row(standing: Standing, scale: LogScale) -> list[Html | str]:
     shown = standing.pick or standing.best
     interval = shown.interval if shown is not None else None
     sentences = standing.verdict.sentences if standing.verdict is not None else ()
-    bar = scale.track(interval.low, interval.high, [(interval.median, "filled")]) if interval is not None else ""
+    bar = scale.interval(interval.low, interval.median, interval.high) if interval is not None else ""
     run = standing.pick.cell.candidate.label if standing.pick is not None else "off"
     return [standing.setting.workload, tag("strong", run), _speed(standing), bar, " ".join(sentences)]
 
