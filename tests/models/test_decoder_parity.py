@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.passes import run_chunked
-from support.tiny_models import BY_NAME, TINY_MODELS, TinyModel, load, random_tokens
 
 from forerun.models.base import AttentionGroup, PassInput
 from forerun.types import Tap, TapKind
+from support.passes import run_chunked
+from support.tiny_models import BY_NAME, TINY_MODELS, TinyModel, load, random_tokens
 
 NUM_TOKENS = 90  # several key blocks and more than any window
 

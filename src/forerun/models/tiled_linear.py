@@ -41,7 +41,7 @@ class TiledLinear(nn.Module):
         tiles = torch.split(pad_rows(flat), ROW_TILE)
         done = [self._tile(tile) for tile in tiles]
         out = done[0] if len(done) == 1 else torch.cat(done) if done else flat.new_zeros(0, self.weight.shape[0])
-        return out[: flat.shape[0]].view(*x.shape[:-1], -1)
+        return out[: flat.shape[0]].view(*x.shape[:-1], self.weight.shape[0])
 
     def _tile(self, tile: Tensor) -> Tensor:
         if self.weight.dtype != torch.float32 or self.weight.device.type != "cpu":
