@@ -130,11 +130,7 @@ limits = st.builds(
 texts = st.lists(st.integers(0, 3), max_size=40)
 
 
-@settings(max_examples=400, deadline=None)
-@given(configs, limits, texts, st.lists(texts, max_size=4))
-def test_drafts_are_those_of_plain_counting(
-    config: SuffixConfig, limit: DraftLimit, text: list[int], corpus: list[list[int]]
-) -> None:
+def check_against_reference(config: SuffixConfig, limit: DraftLimit, text: list[int], corpus: list[list[int]]) -> None:
     drafter = SuffixDrafter(config)
     drafter.ingest(corpus)
     draft = drafter.propose([observed(drafter, text)], [limit])[0]
@@ -143,6 +139,32 @@ def test_drafts_are_those_of_plain_counting(
     tokens, parents, score = own if own[2] >= shared[2] else shared
     assert (draft.tokens, draft.parents) == (tokens, parents)
     assert sum(draft.survival or ()) == pytest.approx(score)
+
+
+@settings(max_examples=200, deadline=None)
+@given(configs, limits, texts, st.lists(texts, max_size=4))
+def test_drafts_are_those_of_plain_counting(
+    config: SuffixConfig, limit: DraftLimit, text: list[int], corpus: list[list[int]]
+) -> None:
+    check_against_reference(config, limit, text, corpus)
+
+
+@pytest.mark.parametrize("num_cases", [600, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_drafts_from_longer_texts_are_those_of_plain_counting(num_cases: int) -> None:
+    """Texts longer than hypothesis likes them, where match lengths, sources and shapes compete."""
+    rng = random.Random(1)
+    for _ in range(num_cases):
+        vocabulary = range(rng.choice([2, 3, 4, 8]))
+        config = SuffixConfig(
+            max_depth=rng.choice([4, 8, 24]),
+            alpha=rng.choice([0.5, 1.0, 2.0]),
+            offset=rng.choice([0.0, 1.0]),
+            min_token_prob=rng.choice([0.05, 0.1, 0.3]),
+        )
+        num_tokens = rng.choice([1, 3, 7, 15])
+        limit = DraftLimit(num_tokens, num_tokens * rng.choice([1, 2]), rng.random() < 0.7)
+        corpus = [rng.choices(vocabulary, k=rng.randrange(1, 60)) for _ in range(rng.randrange(4))]
+        check_against_reference(config, limit, rng.choices(vocabulary, k=rng.randrange(1, 60)), corpus)
 
 
 @settings(max_examples=100, deadline=None)

@@ -18,6 +18,11 @@ class Place:
     offset: int
     match_length: int
 
+    def highest_score(self, num_tokens: int) -> float:
+        """What no candidate of ``num_tokens`` exceeds: no token behind the match is likelier than the first."""
+        first = self.node if self.offset < self.node.length else self.node.best
+        return 0.0 if first is None else num_tokens * first.count / self.node.count
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:

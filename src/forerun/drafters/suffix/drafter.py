@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from forerun.drafters.base import Drafter, DrafterState, DraftLimit, DraftRequest, MethodInfo
@@ -111,7 +111,7 @@ class SuffixDrafter(Drafter[SuffixState]):
             return Draft()
         return Draft(best.tokens, best.parents, survival=best.probabilities, source=source)
 
-    def _best(self, places: Iterator[Place], limit: DraftLimit) -> Candidate:
+    def _best(self, places: Sequence[Place], limit: DraftLimit) -> Candidate:
         """The candidate of highest score; places come longest match first, which wins ties."""
         max_tokens = limit.num_rows if limit.is_tree else min(limit.num_tokens, limit.num_rows)
         best = Candidate()
@@ -120,6 +120,9 @@ class SuffixDrafter(Drafter[SuffixState]):
             if budget <= best.score:
                 # No token counts for more than 1, and shorter matches allow no more tokens.
                 break
+            deepest = self.config.max_depth - place.match_length
+            if place.highest_score(budget if limit.is_tree else min(budget, deepest)) <= best.score:
+                continue
             if limit.is_tree:
                 found = most_probable_tree(place, budget, limit.num_tokens, self.config.min_token_prob)
             else:
@@ -129,17 +132,23 @@ class SuffixDrafter(Drafter[SuffixState]):
         return best
 
     @staticmethod
-    def _own_places(tree: SuffixTree) -> Iterator[Place]:
-        for match_length in range(tree.num_open, 0, -1):
+    def _own_places(tree: SuffixTree) -> list[Place]:
+        """Matches of the request's end earlier in the request, longest first."""
+        places: list[Place] = []
+        for match_length in range(1, tree.num_open + 1):
             node = tree.open_node(match_length)
-            yield Place(tree, node, node.length, match_length)
+            if not node.children:
+                # Nothing ever followed these tokens, nor any longer end of the text.
+                break
+            places.append(Place(tree, node, node.length, match_length))
+        return places[::-1]
 
-    def _corpus_places(self, tree: SuffixTree) -> Iterator[Place]:
-        """Matches of the request's end in the corpus: a shorter one always exists where a longer one does."""
+    def _corpus_places(self, tree: SuffixTree) -> list[Place]:
+        """Matches of the request's end in the corpus, longest first: a shorter one exists where a longer one does."""
         places: list[Place] = []
         for match_length in range(1, min(len(tree.tokens), self.config.max_depth - 1) + 1):
             found = self.corpus.locate(tree.tokens[-match_length:])
             if found is None:
                 break
             places.append(Place(self.corpus, *found, match_length))
-        return reversed(places)
+        return places[::-1]
