@@ -11,6 +11,7 @@ from scipy import stats
 from torch import Tensor
 
 from forerun.errors import ForerunError
+from forerun.sampling.argmax import _first_by_torch
 from forerun.sampling.keyed_sampler import KeyedSampler, argmax_lowest
 from forerun.sampling.noise import KeyedNoise
 from forerun.sampling.params import SamplingParams
@@ -119,15 +120,20 @@ def test_plain_greedy_means_the_raw_argmax() -> None:
 @settings(max_examples=40, deadline=None)
 def test_argmax_lowest_is_exact_about_ties(rows: list[list[float]]) -> None:
     rows = [[*row, 0.0] for row in rows]
-    assert argmax_lowest(torch.tensor(rows).reshape(len(rows), 71)) == [row.index(max(row)) for row in rows]
+    expected = [row.index(max(row)) for row in rows]
+    table = torch.tensor(rows).reshape(len(rows), 71)
+    assert argmax_lowest(table) == expected
+    assert _first_by_torch(table).tolist() == expected  # what other devices use
 
 
 def test_argmax_lowest_neither_rounds_nor_copes_with_nan() -> None:
     assert argmax_lowest(torch.tensor([[1.0, 1.0 + 1e-12]], dtype=torch.float64)) == [1]
     assert argmax_lowest(torch.tensor([[0.5, 3.0, 3.0]], dtype=torch.bfloat16)) == [1]
     for value in (float("nan"), float("inf")):
+        rows = torch.tensor([[0.0, 1.0, 2.0], [5.0, value, 9.0]])
+        assert _first_by_torch(rows).tolist() == [2, 1]
         with pytest.raises(ForerunError, match="finite logits in row 1"):
-            argmax_lowest(torch.tensor([[0.0, 1.0, 2.0], [5.0, value, 9.0]]))
+            argmax_lowest(rows)
     with pytest.raises(ForerunError, match="every token banned"):
         argmax_lowest(torch.full((1, 4), float("-inf")))
 

@@ -19,6 +19,8 @@ Result = TypeVar("Result")
 Prefix = tuple[int, ...]
 DraftProgram = Callable[[Chance], Draft]
 Verify = Callable[[Draft, Law, Chance], Verdict]
+Children = Callable[[Tensor, int, Chance], Prefix]
+"""(q, count, chance) to the tokens of a node's children."""
 
 
 class WalkedChance(Chance):
@@ -137,9 +139,7 @@ def best_children(q: Tensor, count: int, chance: Chance) -> Prefix:
     return tuple(q.argsort(descending=True, stable=True)[:count].tolist())
 
 
-def tree(
-    drafter: ToyModel, widths: Sequence[int], children_of: Callable[[Tensor, int, Chance], Prefix]
-) -> DraftProgram:
+def tree(drafter: ToyModel, widths: Sequence[int], children_of: Children) -> DraftProgram:
     """A tree with ``widths[d]`` children below every node of depth d, breadth first."""
 
     def draft(chance: Chance) -> Draft:

@@ -10,6 +10,7 @@ import torch
 from exact_law import (
     Prefix,
     ToyModel,
+    WalkedChance,
     assert_lossless,
     best_children,
     independent_children,
@@ -165,7 +166,7 @@ def only_likely_to_fail(text: Prefix, assignment: Assignment) -> Draft:
 def full_tree(text: Prefix, assignment: Assignment) -> Draft:
     if len(text) >= LENGTH - 1:
         return Draft()
-    return tree(DRAFTER, (2,) * (LENGTH - 1 - len(text)), best_children)(None)  # type: ignore[arg-type]
+    return tree(DRAFTER, (2,) * (LENGTH - 1 - len(text)), best_children)(WalkedChance([]))
 
 
 @pytest.mark.parametrize("drafting", [keyed_chain, cut_where_q_is_small, only_likely_to_fail, full_tree])

@@ -14,18 +14,25 @@ def argmax_lowest(rows: Tensor) -> list[int]:
     Raises:
         ForerunError: a row has a NaN, +inf or nothing above -inf.
     """
-    if rows.device.type == "cpu":
-        # numpy's argmax is the first of the largest, by its documentation, and the first NaN where there is one.
-        exact = rows.detach() if rows.dtype == torch.float64 else rows.detach().float()
-        ids = torch.from_numpy(exact.numpy().argmax(axis=1))
-        largest = rows.gather(1, ids[:, None])[:, 0]
-    else:
-        largest = rows.amax(dim=1)
-        columns = torch.arange(rows.shape[1], device=rows.device)
-        ids = torch.where(rows == largest[:, None], columns, rows.shape[1]).amin(dim=1)
+    ids = _first_by_numpy(rows) if rows.device.type == "cpu" else _first_by_torch(rows)
+    largest = rows.gather(1, ids[:, None])[:, 0]
     for row, value in enumerate(largest.tolist()):
         require_drawable(value, f"row {row}")
     return [int(token) for token in ids.tolist()]
+
+
+def _first_by_numpy(rows: Tensor) -> Tensor:
+    # numpy promises the first of the largest, and the first NaN where there is one.
+    exact = rows.detach() if rows.dtype == torch.float64 else rows.detach().float()
+    return torch.from_numpy(exact.numpy().argmax(axis=1))
+
+
+def _first_by_torch(rows: Tensor) -> Tensor:
+    # argmax may be any of the largest, but its value is the row's largest, NaN included.
+    some = rows.argmax(dim=1, keepdim=True)
+    columns = torch.arange(rows.shape[1], device=rows.device)
+    tied = torch.where(rows == rows.gather(1, some), columns, rows.shape[1])
+    return torch.minimum(tied.amin(dim=1), some[:, 0])
 
 
 def require_drawable(largest: float, where: str) -> None:

@@ -141,11 +141,11 @@ def top_p(scores: FloatRow, p: float) -> IdRow:
     """Ascending indices of the fewest largest scores whose mass is at least p; ties at the cut keep the lowest.
 
     Entries below (1 - p) / n of the mass weigh less than 1 - p together, so the nucleus lies among the others: only
-    those, some thousands of 150,000, are sorted.
+    the values of those, often hundreds of 150,000, are sorted.
     """
     weights = np.exp(scores)
     mass = weights.sum()
     large = np.flatnonzero(weights >= mass * (1.0 - p) / weights.size)
-    order = np.argsort(-weights[large], kind="stable")
-    reached = np.searchsorted(np.cumsum(weights[large][order]), p * mass)
-    return np.sort(large[order[: reached + 1]])
+    descending = -np.sort(-weights[large])
+    count = int(np.searchsorted(np.cumsum(descending), p * mass)) + 1
+    return large[top_k(weights[large], count)]
