@@ -63,6 +63,8 @@ class AdapterTarget(Target):
             eos_token_ids=eos_token_ids,
             has_recurrent_state=bool(mixers),
             is_bit_exact=not has_untiled_experts(blocks),
+            dtype=str(self._dtype).removeprefix("torch."),
+            device=str(self._device),
         )
 
     def refusal(self, found: str) -> ForerunError:
@@ -108,6 +110,8 @@ class AdapterTarget(Target):
     @torch.no_grad()
     def embed(self, tokens: Tensor) -> Tensor:
         """Input embeddings [n, hidden], scaled as the model scales them; refused where they depend on the position."""
+        if not len(tokens):
+            return torch.zeros(0, self.traits.hidden_size, dtype=self._dtype, device=self._device)
         return self._taps.embed(tokens.to(self._device), self._run_body)
 
     def head(self, hidden: Tensor) -> Tensor:

@@ -46,14 +46,14 @@ def rope_settings(config: Any) -> Iterator[Mapping[str, Any]]:
 def context_length(config: Any) -> int:
     """Longest sequence at which every row's rotary angles depend on its own position alone.
 
-    Dynamic NTK and longrope change the frequencies of *all* rows once the longest row of a batch passes the original
-    length, so their context ends there; below it both are plain tables.
+    Two kinds of scaling change the frequencies of *all* rows once the longest row of a batch passes a length, so the
+    context ends there and below it they are plain tables: dynamic NTK at ``max_position_embeddings``, which ends every
+    context, and longrope at the original length.
     """
     limit = int(getattr(config, "max_position_embeddings", None) or UNSTATED_CONTEXT)
     for setting in rope_settings(config):
-        kind = str(setting.get("rope_type", "default"))
-        if kind == "longrope" or "dynamic" in kind:
-            limit = min(limit, int(setting.get("original_max_position_embeddings") or limit))
+        if setting.get("rope_type") == "longrope":
+            limit = min(limit, int(setting["original_max_position_embeddings"]))
     return limit
 
 

@@ -47,7 +47,7 @@ class StateTaps:
 
     def finish(self, tile: TilePass, last_hidden: Tensor) -> dict[Tap, Tensor]:
         """The wanted states of a tile's real rows, [rows, hidden] each; states of another shape are refused."""
-        before = next((start for start, end in tile.norms if end is last_hidden), None)
+        before = next((start for start, end in tile.norms if end.data_ptr() == last_hidden.data_ptr()), None)
         found = tile.states | {Tap(TapKind.AFTER_FINAL_NORM): last_hidden}
         if before is not None:
             found[Tap(TapKind.BEFORE_FINAL_NORM)] = before
@@ -62,7 +62,7 @@ class StateTaps:
 
     def embed(self, tokens: Tensor, run_body: RunBody) -> Tensor:
         """What the first block sees of tokens [n], [n, hidden]; refused where the position changes it."""
-        parts = [torch.zeros(0, 0)] if not len(tokens) else []
+        parts = []
         for chunk in torch.split(tokens, ROW_TILE):
             tile = pad_rows(chunk[:, None])[:, 0]
             near, far = (
