@@ -144,6 +144,8 @@ def measured(setting: Setting, candidate: Candidate, median: float, low: float, 
         predicted_tokens_per_round=found.emitted / found.rounds,
         break_even_tokens_per_round=1.0 + 0.02 * n,
         break_even_acceptance=0.1 + 0.02 * n,
+        verify_steps=1.0 + 0.015 * n,
+        draft_steps=0.32 * n if candidate.drafter else 0.001,
         conditions=conditions_of(setting, candidate),
         **more,
     )
@@ -207,18 +209,37 @@ def ordinary_cells() -> list[CellResult]:
         without_interval(code, suffix(7), CellState.NOT_RUN, "no time left", predicted_ratio=1.05),
         without_interval(code, suffix(15), CellState.NOT_RUN, "no time left", predicted_ratio=0.94),
         measured(code, draft_model(1), 1.19, 1.14, 1.24, acceptance=(0.81, 0.78, 0.74), coverage=1.0, passed=0.5),
-        measured(code, draft_model(3), 1.38, 1.31, 1.44, acceptance=(0.81, 0.78, 0.74), coverage=1.0, passed=0.5, num_pairs=10),
+        measured(
+            code,
+            draft_model(3),
+            1.38,
+            1.31,
+            1.44,
+            acceptance=(0.81, 0.78, 0.74),
+            coverage=1.0,
+            passed=0.5,
+            num_pairs=10,
+        ),
         measured(code, draft_model(5), 1.29, 1.22, 1.35, acceptance=(0.81, 0.78, 0.74), coverage=1.0, passed=0.5),
         measured(code, draft_model(7), 1.10, 1.04, 1.17, acceptance=(0.81, 0.78, 0.74), coverage=1.0, passed=0.5),
         measured(maths, ngram(1), 1.01, 0.97, 1.05, coverage=0.2, acceptance=(0.5, 0.4), num_pairs=30, passed=0.625),
         measured(maths, ngram(3), 0.99, 0.95, 1.03, coverage=0.2, acceptance=(0.5, 0.4), num_pairs=30, passed=0.625),
         without_interval(
-            maths, ngram(7), CellState.SPOILED, "other processes took 31% of the machine in 9 of 12 pairs", num_discarded_pairs=9
+            maths,
+            ngram(7),
+            CellState.SPOILED,
+            "other processes took 31% of the machine in 9 of 12 pairs",
+            num_discarded_pairs=9,
         ),
         without_interval(maths, ngram(15), CellState.NOT_RUN, "no time left"),
         measured(maths, suffix(1), 1.02, 0.98, 1.06, coverage=0.2, acceptance=(0.5, 0.4), passed=0.625),
         without_interval(
-            maths, suffix(3), CellState.NOT_RUN, "too few: 4 pairs that count, an interval needs 6", num_pairs=4, predicted_ratio=1.01
+            maths,
+            suffix(3),
+            CellState.NOT_RUN,
+            "too few: 4 pairs that count, an interval needs 6",
+            num_pairs=4,
+            predicted_ratio=1.01,
         ),
         without_interval(maths, suffix(7), CellState.NOT_RUN, "no time left", predicted_ratio=0.97),
         without_interval(maths, suffix(15), CellState.NOT_RUN, "no time left", predicted_ratio=0.9),
@@ -236,13 +257,21 @@ def ordinary_cells() -> list[CellResult]:
         without_interval(prose, suffix(15), CellState.NOT_RUN, "no time left", predicted_ratio=0.7),
         measured(prose, draft_model(1), 0.97, 0.94, 0.99, coverage=1.0, acceptance=(0.45, 0.4)),
         measured(prose, draft_model(3), 0.83, 0.79, 0.87, coverage=1.0, acceptance=(0.45, 0.4)),
-        *(without_interval(prose, draft_model(n), CellState.REFUSED, "the plan skips N > 3 below break-even") for n in (5, 7)),
         *(
-            without_interval(chat, ngram(n), CellState.NOT_RUN, f"too few: {k} pairs that count, an interval needs 6", num_pairs=k)
+            without_interval(prose, draft_model(n), CellState.REFUSED, "the plan skips N > 3 below break-even")
+            for n in (5, 7)
+        ),
+        *(
+            without_interval(
+                chat, ngram(n), CellState.NOT_RUN, f"too few: {k} pairs that count, an interval needs 6", num_pairs=k
+            )
             for n, k in ((1, 5), (3, 3))
         ),
-        *(without_interval(chat, ngram(n), CellState.UNSUPPORTED, "chat turns are longer than the context") for n in (7, 15)),
-    ]  # fmt: skip
+        *(
+            without_interval(chat, ngram(n), CellState.UNSUPPORTED, "chat turns are longer than the context")
+            for n in (7, 15)
+        ),
+    ]
 
 
 def other_cells() -> list[CellResult]:
@@ -335,7 +364,7 @@ def verdicts(cells: list[CellResult]) -> tuple[WorkloadVerdict, ...]:
             0.0,
             suffix(7),
             "suffix N=7 makes code_edit 2.46 times as fast as plain decoding (2.35 to 2.58, 12 pairs).",
-            "A round yields 4.71 tokens, more than the 1.14 at which drafting every round pays.",
+            "A round yields 5.05 tokens, more than the 1.14 at which drafting every round pays.",
             "suffix N=15 reached 2.50, which is no difference at this precision: the smaller N is enough.",
         ),
         won(
@@ -346,21 +375,36 @@ def verdicts(cells: list[CellResult]) -> tuple[WorkloadVerdict, ...]:
             "Later positions are accepted less and the drafter works for each, so N=7 is slower than N=3.",
         ),
         stays(
-            "maths", 0.0, "No method can be told from plain decoding on maths, so it stays: the best of 3, suffix N=1, came to "
-            "1.02 (0.98 to 1.06, 8 pairs).", is_tie=True,
+            "maths",
+            0.0,
+            "No method can be told from plain decoding on maths, so it stays: the best of 3, suffix N=1, came to "
+            "1.02 (0.98 to 1.06, 8 pairs).",
+            is_tie=True,
         ),
         stays(
-            "prose", 0.0, "Plain decoding is fastest on prose: the best of 8, draft_model (Qwen2.5-0.5B) N=1, came to 0.97 "
+            "prose",
+            0.0,
+            "Plain decoding is fastest on prose: the best of 8, draft_model (Qwen2.5-0.5B) N=1, came to 0.97 "
             "(0.94 to 0.99, 8 pairs).",
         ),
-        stays("chat", 0.0, "Nothing was measured on chat: plain decoding stays.", "2 not run: too few: 5 pairs that count, an interval needs 6."),
+        stays(
+            "chat",
+            0.0,
+            "Nothing was measured on chat: plain decoding stays.",
+            "2 not run: too few: 5 pairs that count, an interval needs 6.",
+        ),
         won(
-            "code_edit", 0.8, suffix(3), "suffix N=3 makes code_edit 1.24 times as fast as plain decoding (1.18 to 1.31, 9 pairs)."
+            "code_edit",
+            0.8,
+            suffix(3),
+            "suffix N=3 makes code_edit 1.24 times as fast as plain decoding (1.18 to 1.31, 9 pairs).",
         ),
         stays(
-            "code", 0.8, "Plain decoding is fastest on code: the best of 2, suffix N=3, came to 0.93 (0.88 to 0.98, 8 pairs)."
+            "code",
+            0.8,
+            "Plain decoding is fastest on code: the best of 2, suffix N=3, came to 0.93 (0.88 to 0.98, 8 pairs).",
         ),
-    )  # fmt: skip
+    )
 
 
 def tune_example() -> TuneResult:

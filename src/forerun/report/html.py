@@ -12,6 +12,7 @@ from typing import Final
 from plotly.offline import get_plotlyjs
 
 from forerun.drafters.base import MethodInfo
+from forerun.drafters.registry import METHODS
 from forerun.errors import ForerunError
 from forerun.report.markup import Html, joined, tag
 from forerun.report.sections import (
@@ -50,8 +51,6 @@ _LINKS: Final = (
 
 def write_report(result: TuneResult, path: Path) -> None:
     """Writes the page whole or not at all. Raises ForerunError where there is no room or no permission."""
-    from forerun.drafters.registry import METHODS
-
     text = page(result, [method.info for method in METHODS.values()])
     partial: str | None = None
     try:

@@ -32,7 +32,8 @@ def joined(children: Iterable[Child]) -> Html:
 
 
 def tag(name: str, /, *children: Child, **attributes: Attribute) -> Html:
-    """An element. ``class_`` stands for ``class``, other underscores for dashes; ``None`` and ``False`` are left out."""
+    """An element. ``class_`` stands for ``class``, other underscores for dashes; ``None`` and ``False`` are left "
+    "out."""
     written = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{html.escape(str(value))}"')
         for key, value in attributes.items()

@@ -34,8 +34,8 @@ def inflation_sentence(entry: Inflation, control_workloads: Sequence[str]) -> st
     """How much repeated text would have flattered a method."""
     known = "predicted and measured" if entry.is_predicted else "measured"
     return (
-        f"{entry.candidate.label} reaches {wording.ratio(entry.repeat_ratio)} on {wording.listing(control_workloads)} and "
-        f"{wording.ratio(entry.ordinary_ratio)} on ordinary text (geometric mean of "
+        f"{entry.candidate.label} reaches {wording.ratio(entry.repeat_ratio)} on {wording.listing(control_workloads)} "
+        f"and {wording.ratio(entry.ordinary_ratio)} on ordinary text (geometric mean of "
         f"{wording.plural(entry.num_workloads, 'workload')}, {known}): inflation {wording.number(entry.factor)}. "
         "Repeated text is in no verdict."
     )
@@ -45,8 +45,8 @@ def comparisons(result: TuneResult) -> str:
     """How many candidates were compared with plain decoding, and what chance alone would do with that many."""
     expected = expected_false_findings(result.num_comparisons)
     return (
-        f"{wording.plural(result.num_comparisons, 'comparison')} with off, none corrected for their number: if all were "
-        f"ties, chance alone would call about {expected:.1f} of them faster or slower."
+        f"{wording.plural(result.num_comparisons, 'comparison')} with off, none corrected for their number: if all "
+        f"were ties, chance alone would call about {expected:.1f} of them faster or slower."
     )
 
 
@@ -54,8 +54,8 @@ def pairs_sentence(result: TuneResult) -> str:
     """Pairs that count and pairs that don't."""
     looping = sum(cell.num_looping_pairs for cell in result.cells)
     return (
-        f"{result.num_pairs} count, {result.num_discarded_pairs} discarded for machine load, {looping} with looping output "
-        f"(shown, in no verdict). An interval needs {MIN_PAIRS}."
+        f"{wording.plural(result.num_pairs, 'pair')} that count, {result.num_discarded_pairs} discarded for machine load, {looping} with looping "
+        f"output (shown, in no verdict). An interval needs {MIN_PAIRS}."
     )
 
 

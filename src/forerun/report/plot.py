@@ -2,76 +2,19 @@
 
 from __future__ import annotations
 
-import html
 import json
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import plotly.graph_objects as go
 
+from forerun.report.axis import Axis, plain
 from forerun.report.markup import Child, Html, details, paragraph, tag
 
 # Mid tones that keep apart for every kind of colour vision (after Okabe and Ito) on white and on near-black.
 SERIES: Final = ("#2f7fc1", "#d9730d", "#1a9a7c", "#b05fa3", "#a08a00", "#c2483f", "#5b8aa6", "#7d7d7d")
 MARKERS: Final = ("circle", "square", "diamond", "triangle-up", "x", "star", "hexagon", "cross")
-
-# From fine to coarse: the first that leaves room for its labels is taken.
-_RATIO_TICKS: Final = (
-    tuple(k / 20 for k in range(1, 40)),
-    tuple(k / 10 for k in range(1, 40)),
-    (0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0),
-    (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0),
-    (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
-    (0.01, 0.1, 1.0, 10.0, 100.0),
-)
-
-
-@dataclass(frozen=True)
-class Axis:
-    """An axis: its title with the unit, whether it is logarithmic, and where its ticks are."""
-
-    title: str
-    is_log: bool = False
-    ticks: tuple[float, ...] = ()
-    tick_labels: tuple[str, ...] = ()
-    is_percent: bool = False
-    is_from_zero: bool = False
-    low: float | None = None
-    high: float | None = None
-
-    @classmethod
-    def of_ratios(cls, title: str, values: Iterable[float]) -> Axis:
-        """Speed against off: logarithmic, with 1 and all values inside, and as many labels as stay readable."""
-        known = [1.0, *values]
-        low, high = min(known) / 1.05, max(known) * 1.05
-        inside = ([tick for tick in ticks if low <= tick <= high] for ticks in _RATIO_TICKS)
-        ticks = next((ticks for ticks in inside if len(ticks) <= 7), [1.0])
-        return cls(title, is_log=True, ticks=tuple(ticks), low=low, high=high)
-
-    @classmethod
-    def of_counts(cls, title: str, values: Iterable[int]) -> Axis:
-        """Whole numbers from 1 on: every value has its tick, unless there are too many."""
-        known = sorted(set(values))
-        if len(known) > 8:
-            known = [known[0], *(value for value in known if value % 5 == 0)]
-        return cls(title, ticks=tuple(known))
-
-    def layout(self) -> dict[str, Any]:
-        """In Plotly's words."""
-        found: dict[str, Any] = {"title": {"text": plain(self.title)}, "type": "log" if self.is_log else "linear"}
-        if self.ticks:
-            labels = self.tick_labels or tuple(f"{tick:g}" for tick in self.ticks)
-            found |= {"tickmode": "array", "tickvals": list(self.ticks), "ticktext": list(labels)}
-        if self.is_percent:
-            found |= {"tickformat": ".0%", "range": [0, 1.03]}
-        if self.is_from_zero:
-            found["rangemode"] = "tozero"
-        if self.low is not None and self.high is not None:
-            ends = [self.low, self.high]
-            found["range"] = [math.log10(end) for end in ends] if self.is_log else ends
-        return found
 
 
 @dataclass
@@ -128,11 +71,6 @@ class Plot:
         )
 
 
-def plain(text: str) -> str:
-    """Text from data for a label: Plotly reads a little HTML there, so it is escaped."""
-    return html.escape(text, quote=False)
-
-
 def line(
     name: str,
     x: Sequence[float | None],
@@ -142,10 +80,14 @@ def line(
     hover: Sequence[str] = (),
     is_dashed: bool = False,
     is_open: bool = False,
+    is_hidden: bool = False,
     errors: tuple[Sequence[float], Sequence[float]] | None = None,
     mode: str = "lines+markers",
 ) -> Any:
-    """A line with markers in the colour and shape of its series. ``errors`` reach below and above each point."""
+    """A line with markers in the colour and shape of its series. ``errors`` reach below and above each point.
+
+    ``is_hidden`` leaves the markers out and keeps the bars.
+    """
     colour = colour_of(series)
     symbol = MARKERS[series % len(MARKERS)] + ("-open" if is_open else "")
     bars = None
@@ -159,7 +101,13 @@ def line(
         y=list(y),
         mode=mode,
         line={"color": colour, "width": 2, "dash": "dot" if is_dashed else "solid"},
-        marker={"color": colour, "size": 8, "symbol": symbol, "line": {"color": colour, "width": 1.5}},
+        marker={
+            "color": colour,
+            "size": 8,
+            "symbol": symbol,
+            "opacity": 0 if is_hidden else 1,
+            "line": {"color": colour},
+        },
         error_y=bars,
         hovertext=[plain(text) for text in hover] or None,
         hoverinfo="text" if hover else None,

@@ -65,9 +65,9 @@ def memory(num_bytes: int | None) -> str:
     return f"{num_bytes / 2**20:.0f} MiB"
 
 
-def plural(count: int, noun: str, several: str = "") -> str:
+def plural(count: int, noun: str) -> str:
     """``1 pair``, ``8 pairs``."""
-    return f"{count:,} {noun if count == 1 else several or noun + 's'}"
+    return f"{count:,} {noun if count == 1 else noun + 's'}"
 
 
 def listing(parts: Iterable[str]) -> str:
@@ -93,6 +93,14 @@ def outcome(result: CellResult) -> str:
     if has_too_few_pairs(result) and result.state is CellState.NOT_RUN:
         return "too few"
     return "predicted" if is_predicted_only(result) else result.state.value
+
+
+def ending(result: CellResult) -> str:
+    """Why a cell has no interval, in words: its state and reason, then what was predicted."""
+    name = "not run" if is_predicted_only(result) else outcome(result)
+    reason = result.reason or "no reason recorded"
+    known = reason if reason.startswith(name) else f"{name}: {reason}"
+    return known if result.predicted_ratio is None else f"{known}; predicted {ratio(result.predicted_ratio)}"
 
 
 def printable(text: str) -> str:

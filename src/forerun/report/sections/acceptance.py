@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from forerun import ratios
 from forerun.report import wording
+from forerun.report.axis import Axis
 from forerun.report.families import families
 from forerun.report.group import groups
 from forerun.report.markup import Html, paragraph, section, table
-from forerun.report.plot import Axis, Plot, caption_line, legend, line, small_multiples
+from forerun.report.plot import Plot, caption_line, legend, line, small_multiples
 from forerun.report.standing import Standing
 from forerun.sweep.results import Candidate, CellResult, TuneResult
 
@@ -31,8 +32,8 @@ def render(result: TuneResult) -> Html:
         "acceptance",
         "Acceptance by position",
         paragraph(
-            "Two conventions are in use, and mixing them misleads. Unconditional: of the drafts that reached position i, "
-            "how many were accepted up to it; it can only fall. Conditional: of those whose earlier tokens were all "
+            "Two conventions are in use, and mixing them misleads. Unconditional: of the drafts that reached position "
+            "i, how many were accepted up to it; it can only fall. Conditional: of those whose earlier tokens were all "
             "accepted, how many were accepted at i too; it shows whether late positions are guessed worse."
         ),
         legend(

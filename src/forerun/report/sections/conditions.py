@@ -37,7 +37,7 @@ def render(result: TuneResult) -> Html:
         table(
             "What differs between cells",
             ["Field", "Values"],
-            [[_words(name), ", ".join(values)] for name, values in varied.items()],
+            [[_words(name), "; ".join(values)] for name, values in varied.items()],
             num_texts=2,
             class_="conditions",
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forerun.report import wording
+from forerun.report.axis import Axis
 from forerun.report.families import families
 from forerun.report.markup import Html, paragraph, section, table
-from forerun.report.plot import Axis, Plot, caption_line, legend, line, small_multiples
+from forerun.report.plot import Plot, caption_line, legend, line, small_multiples
 from forerun.sweep.results import Candidate, CostPoint, DraftCostPoint, DraftCostTable, TargetCostTable, TuneResult
 
 
@@ -25,9 +26,9 @@ def render(result: TuneResult) -> Html:
         "costs",
         "What a round costs",
         paragraph(
-            "C is the time of a target pass by its number of rows. Where it is flat, verifying a draft is nearly free. D "
-            "is the time to draft N tokens. Drafting pays when a round yields more tokens than it costs plain steps: "
-            "tokens per round > (C with the draft's rows + D + overhead) / C of a plain step."
+            "C is the time of a target pass by its number of rows. Where it is flat, verifying a draft is nearly "
+            "free. D is the time to draft N tokens. Drafting pays when a round yields more tokens than it costs plain "
+            "steps: tokens per round > (C with the draft's rows + D + overhead) / C of a plain step."
         ),
         small_multiples(figures),
     )

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 
 from forerun.report import wording
+from forerun.report.axis import Axis
 from forerun.report.families import families
 from forerun.report.markup import Html, paragraph, section, table
-from forerun.report.plot import Axis, Plot, caption_line, legend, line, small_multiples
+from forerun.report.plot import Plot, caption_line, legend, line, small_multiples
 from forerun.sweep.results import Candidate, Cell, Curve, CurvePoint, Setting, TuneResult
+
+
+class _Kind(enum.Enum):
+    """How a point is drawn: a tie has an interval and no mark of its own."""
+
+    MEASURED = "measured"
+    TIE = "tie"
+    PREDICTED = "predicted"
+
+    @classmethod
+    def of(cls, point: CurvePoint) -> _Kind:
+        """The kind of a point."""
+        if point.is_predicted:
+            return cls.PREDICTED
+        return cls.TIE if point.low <= 1.0 <= point.high else cls.MEASURED
 
 
 def render(result: TuneResult) -> Html:
@@ -26,12 +43,13 @@ def render(result: TuneResult) -> Html:
         "curves",
         "Speed-up over N",
         paragraph(
-            "More drafted tokens can commit more, but later ones are accepted less and rejected ones still cost. A curve "
-            "rises, flattens and falls; the pick is the smallest N that can't be told from the best."
+            "More drafted tokens can commit more, but later ones are accepted less and rejected ones still cost. A "
+            "curve rises, flattens and falls; the pick is the smallest N that can't be told from the best."
         ),
         legend(
             [(known.index(family), family.family_label) for family in known if family in shown],
             "filled: measured, bars are intervals",
+            "bar without a point: a tie",
             "hollow: predicted",
             "line: off",
         ),
@@ -66,10 +84,10 @@ def _figure(
                 is_dashed=all(point.is_predicted for point in curve.points),
             )
         )
-        for is_predicted in (False, True):
-            points = [point for point in curve.points if point.is_predicted is is_predicted]
+        for kind in _Kind:
+            points = [point for point in curve.points if _Kind.of(point) is kind]
             if points:
-                plot.add(_markers(curve, points, series, result))
+                plot.add(_markers(curve, kind, points, series, result))
     return plot.html(
         [caption_line(_words(curve)) for curve in curves],
         table(
@@ -83,8 +101,7 @@ def _figure(
     )
 
 
-def _markers(curve: Curve, points: Sequence[CurvePoint], series: int, result: TuneResult) -> object:
-    is_predicted = points[0].is_predicted
+def _markers(curve: Curve, kind: _Kind, points: Sequence[CurvePoint], series: int, result: TuneResult) -> object:
     errors = [point.ratio - point.low for point in points], [point.high - point.ratio for point in points]
     return line(
         curve.family.family_label,
@@ -92,14 +109,15 @@ def _markers(curve: Curve, points: Sequence[CurvePoint], series: int, result: Tu
         [point.ratio for point in points],
         series=series,
         hover=[_hover(curve, point, result) for point in points],
-        is_open=is_predicted,
-        errors=None if is_predicted else errors,
+        is_open=kind is _Kind.PREDICTED,
+        is_hidden=kind is _Kind.TIE,
+        errors=None if kind is _Kind.PREDICTED else errors,
         mode="markers",
     )
 
 
 def _hover(curve: Curve, point: CurvePoint, result: TuneResult) -> str:
-    start = f"{curve.family.family_label} N={point.num_speculative_tokens}: {wording.ratio(point.ratio)}"
+    start = f"{curve.family.family_label} N={point.num_speculative_tokens}: {_said(point)}"
     if point.is_predicted:
         return f"{start}, predicted"
     return f"{start} ({point.low:.2f} to {point.high:.2f}, {_num_pairs(curve, point, result)} pairs)"
@@ -110,12 +128,16 @@ def _rows(curve: Curve, result: TuneResult) -> list[list[Html | str]]:
         [
             curve.family.family_label,
             str(point.num_speculative_tokens),
-            wording.ratio(point.ratio),
+            _said(point),
             *(["predicted", ""] if point.is_predicted else [f"{point.low:.2f}", f"{point.high:.2f}"]),
             wording.ABSENT if point.is_predicted else str(_num_pairs(curve, point, result)),
         ]
         for point in curve.points
     ]
+
+
+def _said(point: CurvePoint) -> str:
+    return "tie" if _Kind.of(point) is _Kind.TIE else wording.ratio(point.ratio)
 
 
 def _num_pairs(curve: Curve, point: CurvePoint, result: TuneResult) -> int:

@@ -18,8 +18,8 @@ _WORDS: Final = {
     ),
     Dependency.PARALLEL: (
         "Parallel",
-        "The whole block comes from one pass. Drafting costs one step whatever N is; late positions don't know what was "
-        "chosen before them.",
+        "The whole block comes from one pass. Drafting costs one step whatever N is; late positions don't know what "
+        "was chosen before them.",
     ),
     Dependency.PARALLEL_CORRECTED: (
         "Parallel with correction",
@@ -27,7 +27,8 @@ _WORDS: Final = {
     ),
     Dependency.NONE: (
         "None: retrieval",
-        "Tokens are copied from text seen before. Drafting costs next to nothing; where nothing matches there is no draft.",
+        "Tokens are copied from text seen before. Drafting costs next to nothing; where nothing matches there is no "
+        "draft.",
     ),
 }
 
@@ -51,8 +52,8 @@ def render(methods: Sequence[MethodInfo]) -> Html:
         "dependencies",
         "What a draft waits for",
         paragraph(
-            "All methods share one contract: draft, verify in one pass, keep the longest agreeing prefix. They differ in "
-            "how much serial work remains inside a draft, and that shapes the curves below."
+            "All methods share one contract: draft, verify in one pass, keep the longest agreeing prefix. They differ "
+            "in how much serial work remains inside a draft, and that shapes the curves below."
         ),
         tag("div", *cards, class_="cards"),
         table(

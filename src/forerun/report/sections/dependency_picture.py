@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 from forerun.report.markup import Html, joined, tag
@@ -17,7 +18,7 @@ def picture(dependency: Dependency, title: str) -> Html:
     is_chained = dependency in (Dependency.SEQUENTIAL, Dependency.PARALLEL_CORRECTED)
     feeds = [_up(x) for x in (_COLUMNS[:1] if is_sequential else _COLUMNS)]
     kind = "arrow" if is_sequential else "arrow light"
-    links = [_right(left, right, kind) for left, right in zip(_COLUMNS, _COLUMNS[1:])] if is_chained else []
+    links = [_right(left, right, kind) for left, right in pairwise(_COLUMNS)] if is_chained else []
     return tag(
         "svg",
         tag("title", f"{title}: what each of three drafted tokens waits for"),

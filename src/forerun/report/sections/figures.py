@@ -12,8 +12,9 @@ from forerun.report.standing import Standing
 from forerun.sweep.results import CellResult, Figures, TuneResult
 
 _HEAD = (
-    "Candidate", "Pairs", "Speed against off", "Throughput, tok/s", "Mean accepted length", "Acceptance rate", "Coverage",
-    "Tokens per round", "TTFT p50", "TTFT p95", "Between tokens p50", "Between tokens p95", "Prompts slower than off",
+    "Candidate", "Pairs", "Speed against off", "Throughput, tok/s", "Mean accepted length", "Acceptance rate",
+    "Coverage", "Tokens per round", "TTFT p50", "TTFT p95", "Between tokens p50", "Between tokens p95", "Prompts "
+    "slower than off",
     "Worst prompt", "Checks passed", "Peak memory", "Time: draft / verify / sample / other",
 )  # fmt: skip
 
@@ -25,9 +26,9 @@ def render(result: TuneResult) -> Html:
         "figures",
         "All figures",
         paragraph(
-            "Under each figure that has a counterpart: the same for off, measured in the same pairs. Throughput counts "
-            "tokens over wall time, prefill included. Coverage: rounds with a draft. Tokens per round: tokens given out "
-            "over rounds. Mean accepted length: 1 + accepted over rounds with a draft. Acceptance rate: accepted over "
+            "Small print under a figure: the same for off, measured in the same pairs. Throughput counts tokens over "
+            "wall time, prefill included. Coverage: rounds with a draft. Tokens per round: tokens given out over "
+            "rounds. Mean accepted length: 1 + accepted over rounds with a draft. Acceptance rate: accepted over "
             "drafted. Time between tokens is per token, never per chunk."
         ),
         *(_setting(group, standing, len(found) > 1) for group in found for standing in group.standings),
@@ -56,9 +57,7 @@ def _row(cell: CellResult, standing: Standing) -> Html:
     name = tag("th", cell.cell.candidate.label, scope="row", class_="pick" if cell is standing.pick else None)
     figures, off = cell.figures, cell.off_figures
     if figures is None:
-        words = f"{wording.outcome(cell)}: {cell.reason or 'no reason recorded'}"
-        if cell.predicted_ratio is not None:
-            words += f" (predicted {wording.ratio(cell.predicted_ratio)})"
+        words = wording.ending(cell)
         return tag("tr", name, _figure(_pairs(cell)), tag("td", words, colspan=len(_HEAD) - 2, class_="words"))
 
     def both(shown: Callable[[Figures], str]) -> Html:

@@ -25,8 +25,9 @@ def render(result: TuneResult) -> Html:
         "map",
         "The map",
         paragraph(
-            "Speed against plain decoding (off, 1.00) by workload, method and number of drafted tokens a round (N): the "
-            "median of n pairs that ran with and without drafts in turn. Point at a cell, or tap it, for its interval and the rest."
+            "Speed against plain decoding (off, 1.00) by workload, method and number of drafted tokens a round (N): "
+            "the median of n pairs that ran with and without drafts in turn. Point at a cell, or tap it, for its "
+            "interval and the rest."
         ),
         _legend(),
         *maps,
@@ -148,7 +149,7 @@ def describe(result: CellResult) -> str:
         word = "a tie with off" if result.state is CellState.TIE else f"{wording.ratio(result.ratio)} the speed of off"
         lines.append(f"{word} ({wording.span(result.interval)})")
     else:
-        lines.append(f"{wording.outcome(result)}: {result.reason or 'no reason recorded'}")
+        lines.append(wording.ending(result))
     if result.figures is not None:
         figures = result.figures
         lines.append(
@@ -156,7 +157,7 @@ def describe(result: CellResult) -> str:
             f"{wording.number(figures.mean_accepted_length)}, acceptance {wording.percent(figures.acceptance_rate)}, "
             f"coverage {wording.percent(figures.coverage)}"
         )
-    if result.predicted_ratio is not None:
+    if result.interval is not None and result.predicted_ratio is not None:
         lines.append(f"predicted {wording.ratio(result.predicted_ratio)}")
     if result.num_discarded_pairs:
         lines.append(f"{wording.plural(result.num_discarded_pairs, 'pair')} discarded for machine load")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forerun.report import wording
+from forerun.report.axis import Axis
 from forerun.report.families import families
 from forerun.report.markup import Html, paragraph, section, table
-from forerun.report.plot import Axis, Plot, caption_line, legend, line
+from forerun.report.plot import Plot, caption_line, legend, line
 from forerun.sweep.results import Candidate, CellResult, CellState, TuneResult
 from forerun.sweep.statistics import median
 
@@ -102,7 +103,8 @@ def _error(cells: Sequence[CellResult]) -> str:
     inside = sum(_is_inside(cell) for cell in cells)
     return (
         f"Half of {wording.plural(len(errors), 'measured cell')} are predicted to within "
-        f"{wording.percent(median(errors))}; {inside} of {wording.plural(len(cells), 'prediction')} lie inside the measured interval."
+        f"{wording.percent(median(errors))}; {inside} of {wording.plural(len(cells), 'prediction')} lie inside the "
+        "measured interval."
     )
 
 
@@ -113,7 +115,10 @@ def _is_inside(cell: CellResult) -> bool:
 
 
 def _table(cells: Sequence[CellResult]) -> Html:
-    head = ["Cell", "Predicted", "Measured", "Interval", "Tokens per round", "Break-even", "Acceptance", "Break-even"]
+    head = [
+        "Cell", "Predicted", "Measured", "Interval", "Pass, plain steps", "Draft, plain steps", "Tokens per round",
+        "Break-even", "Acceptance", "Break-even",
+    ]  # fmt: skip
     rows = []
     for cell in cells:
         assert cell.interval is not None
@@ -124,6 +129,8 @@ def _table(cells: Sequence[CellResult]) -> Html:
                 wording.ratio(cell.predicted_ratio),
                 wording.outcome(cell),
                 wording.span(cell.interval),
+                wording.number(cell.verify_steps),
+                wording.number(cell.draft_steps),
                 wording.number(figures.tokens_per_round if figures else None),
                 wording.number(cell.break_even_tokens_per_round),
                 wording.percent(figures.acceptance_rate if figures else None),

@@ -43,7 +43,7 @@ def verdict(result: TuneResult) -> str:
         sentences.append(f"The largest gain: {_described(best.pick)}.")
     labels = list(dict.fromkeys(standing.pick.cell.candidate.label for standing in picks if standing.pick))
     if len(labels) > 1:
-        sentences.append(f"No single setting is best everywhere: the picks are {wording.listing(labels)}.")
+        sentences.append(f"No single choice is best everywhere: the picks are {wording.listing(labels)}.")
     losses = [cell for standing in standings for cell in standing.cells if cell.ratio is not None and cell.ratio < 1]
     if losses:
         sentences.append(f"The wrong choice costs: {_described(min(losses, key=_ratio))}.")
@@ -57,7 +57,7 @@ def facts(result: TuneResult) -> str:
     parts = [conditions.engine, f"weights {conditions.target.quantisation}", device, f"{conditions.threads} threads"]
     known = [part for part in parts if UNDISCLOSED not in part]
     known.append(f"{wording.plural(result.num_pairs, 'pair')} over {wording.plural(len(result.cells), 'cell')}")
-    if not any(cell.has_lossless_failure for cell in result.cells):
+    if result.num_pairs and not any(cell.has_lossless_failure for cell in result.cells):
         known.append("text identical with and without drafts in every pair")
     return " · ".join(known) + "."
 

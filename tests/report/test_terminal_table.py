@@ -1,0 +1,86 @@
+"""The terminal table: its words as a golden file, its width, and what it must never do."""
+
+import dataclasses
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from forerun.conditions import Conditions
+from forerun.report.terminal import render
+from forerun.sweep.results import CellState, TuneResult
+from support.golden import assert_golden
+from support.tune_example import tune_example
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def printed(result: TuneResult, width: int = 100, **more) -> str:
+    console = Console(file=io.StringIO(), width=width, **more)
+    render(result, console)
+    return console.file.getvalue()
+
+
+def test_what_a_tune_prints():
+    assert_golden(GOLDEN / "terminal.txt", printed(tune_example()))
+
+
+def test_it_fits_a_hundred_columns_and_has_no_colour_codes_when_piped():
+    text = printed(tune_example())
+    assert max(len(line) for line in text.splitlines()) <= 100
+    assert "\x1b" not in text
+
+
+def test_colours_add_nothing_that_words_do_not_say():
+    coloured = printed(tune_example(), force_terminal=True, color_system="standard")
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == printed(tune_example())
+
+
+def test_states_are_words_and_ties_have_no_ratio():
+    text = printed(tune_example())
+    rows = [line.split() for line in text.splitlines()]
+    assert "tie [0.98, 1.06]" in text
+    assert "1.02×" not in text
+    assert ["chat", "off", "–", "too", "few", "pairs", "–", "–", "–", "–", "–"] in rows
+    assert "none, best 0.97×" in text
+    for state in (
+        CellState.SPOILED,
+        CellState.REFUSED,
+        CellState.UNSUPPORTED,
+        CellState.UNREACHABLE,
+        CellState.NOT_RUN,
+    ):
+        assert f": {state.value}" in text
+    assert "predicted only" in text
+
+
+def test_nothing_in_a_name_can_steer_the_terminal_or_be_read_as_style():
+    result = tune_example()
+    verdict = dataclasses.replace(result.verdicts[0], sentences=("[bold]loud[/bold] \x1b[2J\rgone",))
+    text = printed(dataclasses.replace(result, run_id="r\x1b]0;x\x07", verdicts=(verdict, *result.verdicts[1:])))
+    assert "[bold]loud[/bold]" in text
+    assert not {"\x1b", "\x07", "\r"} & set(text)
+
+
+def test_a_changed_text_is_called_a_bug():
+    result = tune_example()
+    broken = dataclasses.replace(result.cells[0], differing_prompts=("code_edit/003",))
+    text = printed(dataclasses.replace(result, cells=(broken, *result.cells[1:])))
+    assert "BUG" in text
+    assert "code_edit/003" in text
+    assert "BUG" not in printed(result)
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_other_widths_print_too(width):
+    assert max(len(line) for line in printed(tune_example(), width).splitlines()) <= width
+
+
+def test_an_empty_tune_prints():
+    empty = TuneResult("r", "h", "{}", False, Conditions(), (), (), (), (), (), (), (), (), (), 0)
+    text = printed(empty)
+    assert "0 comparisons" in text
+    assert "undisclosed" not in text
