@@ -52,10 +52,11 @@ def comparisons(result: TuneResult) -> str:
 
 def pairs_sentence(result: TuneResult) -> str:
     """Pairs that count and pairs that don't."""
+    counted = wording.plural(result.num_pairs, "pair")
     looping = sum(cell.num_looping_pairs for cell in result.cells)
     return (
-        f"{wording.plural(result.num_pairs, 'pair')} that count, {result.num_discarded_pairs} discarded for machine load, {looping} with looping "
-        f"output (shown, in no verdict). An interval needs {MIN_PAIRS}."
+        f"{counted} that count, {result.num_discarded_pairs} discarded for machine load, {looping} with looping output "
+        f"(shown, in no verdict). An interval needs {MIN_PAIRS}."
     )
 
 

@@ -106,7 +106,7 @@ def line(
             "size": 8,
             "symbol": symbol,
             "opacity": 0 if is_hidden else 1,
-            "line": {"color": colour},
+            "line": {"color": colour, "width": 1.5},
         },
         error_y=bars,
         hovertext=[plain(text) for text in hover] or None,

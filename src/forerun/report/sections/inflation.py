@@ -21,11 +21,11 @@ def render(result: TuneResult) -> Html:
         "Inflation",
         paragraph(
             f"Repeated text ({control}) is easy to guess: a speed-up on it says little. Inflation is that speed-up "
-            "(filled dot) over the geometric mean on ordinary workloads (hollow); the line is off."
+            "over the geometric mean on ordinary workloads. The line is off."
         ),
         table(
             "Speed against off on ordinary and on repeated text",
-            ["Method", "", "Ordinary", "Repeated", "Inflation"],
+            ["Method", "○ ordinary ● repeated", "Ordinary", "Repeated", "Inflation"],
             [_row(entry, scale, _place(result, entry)) for entry in entries],
             num_texts=2,
             class_="inflation",
