@@ -12,6 +12,7 @@ from forerun.workloads.checkers.answer import AnswerChecker
 from forerun.workloads.checkers.json_object import JsonChecker
 from forerun.workloads.checkers.language import LanguageChecker
 from forerun.workloads.checkers.tool_call import ToolCallChecker
+from forerun.workloads.message import Message, ToolCall
 from forerun.workloads.prompt import Prompt
 from forerun.workloads.readers.plain import PlainRow
 from forerun.workloads.repetition import score_text
@@ -32,7 +33,7 @@ def shingles(prompt: Prompt) -> set[str]:
 
 def given(prompt: Prompt) -> str:
     """All text that the model gets."""
-    return "\n".join(message.content for message in prompt.messages_with_tools()) or prompt.plain_text
+    return "\n".join(message.content for message in prompt.messages_without_tools()) or prompt.plain_text
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -152,11 +153,18 @@ def test_translations_are_not_passed_by_their_source() -> None:
 
 def test_tools_can_be_written_into_the_system_turn() -> None:
     for prompt in PROMPTS["tool_call"]:
-        first = prompt.messages_with_tools()[0]
+        first = prompt.messages_without_tools()[0]
         assert first.role == "system"
         assert all(tool.name in first.content for tool in prompt.tools)
+    call = Message("assistant", "", (ToolCall("run", '{"cmd": "ls"}'),))
+    chat = Prompt("a", "b", (Message("user", "Which files?"), call, Message("tool", "a.txt", tool_call_id="1")))
+    assert [(message.role, message.content) for message in chat.messages_without_tools()] == [
+        ("user", "Which files?"),
+        ("assistant", '<tool_call>\n{"name": "run", "arguments": {"cmd": "ls"}}\n</tool_call>'),
+        ("user", "<tool_response>\na.txt\n</tool_response>"),
+    ]
     plain = PROMPTS["maths"][0]
-    assert plain.messages_with_tools() == plain.messages
+    assert plain.messages_without_tools() == plain.messages
 
 
 def test_unknown_workload_names_the_known_ones() -> None:

@@ -43,20 +43,24 @@ class Prompt:
             return self.text
         return "\n\n".join(message.content for message in self.messages if message.content)
 
-    def messages_with_tools(self) -> tuple[Message, ...]:
-        """The messages with the tools written into the system turn, for chat templates that don't take tools."""
-        if not self.tools:
-            return self.messages
+    def messages_without_tools(self) -> tuple[Message, ...]:
+        """The same chat for templates that know no tools, which would drop them in silence.
+
+        Tools go into the system turn, earlier calls into the assistant's text, results into user turns.
+        """
+        messages = tuple(_without_tools(message) for message in self.messages)
+        if not self.tools or not messages:
+            return messages
         listing = "\n".join(json.dumps(tool.as_dict()["function"], ensure_ascii=False) for tool in self.tools)
         notice = (
             "You can call these functions, given as JSON schemas, one per line:\n"
             f"{listing}\n"
             'To call one, answer with <tool_call>{"name": ..., "arguments": {...}}</tool_call> and nothing else.'
         )
-        first, rest = self.messages[0], self.messages[1:]
+        first, rest = messages[0], messages[1:]
         if first.role == "system":
             return (Message("system", f"{first.content}\n\n{notice}"), *rest)
-        return (Message("system", notice), *self.messages)
+        return (Message("system", notice), *messages)
 
     def as_dict(self) -> dict[str, Any]:
         """What reaches the model, in plain values: the basis of the prompt-set hash and of raw records."""
@@ -76,3 +80,11 @@ class Prompt:
             return None
         checker = self.checker.with_permission() if may_execute else self.checker
         return checker.check(output)
+
+
+def _without_tools(message: Message) -> Message:
+    if message.role == "tool":
+        return Message("user", f"<tool_response>\n{message.content}\n</tool_response>")
+    calls = [json.dumps(call.as_dict()["function"], ensure_ascii=False) for call in message.tool_calls]
+    parts = [message.content, *(f"<tool_call>\n{call}\n</tool_call>" for call in calls)]
+    return Message(message.role, "\n".join(part for part in parts if part))
