@@ -25,7 +25,7 @@ def render(result: TuneResult) -> Html:
         ),
         table(
             "Speed against off on ordinary and on repeated text",
-            ["Method", "○ ordinary ● repeated", "Ordinary", "Repeated", "Inflation"],
+            ["Method", "", "○ Ordinary", "● Repeated", "Inflation"],
             [_row(entry, scale, _place(result, entry)) for entry in entries],
             num_texts=2,
             class_="inflation",
