@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from forerun.conditions import Conditions
 from forerun.engine.drafting import Drafting
+from forerun.models.base import TargetTraits
 from forerun.sampling.params import SamplingParams
 from forerun.types import RoundCounts, Timings
 from forerun.workloads.prompt import Prompt
@@ -34,16 +36,41 @@ class RequestRecord:
 
 @dataclass(frozen=True, slots=True)
 class TrialRecord:
-    """All requests of one trial in the order of the prompts, and the wall time from the first to the last."""
+    """All requests of one trial in the order of the prompts, the wall time of all, the most memory seen (bytes)."""
 
     requests: tuple[RequestRecord, ...]
     seconds: float
+    peak_memory: int
+
+
+class CostProbe(ABC):
+    """Runs single passes and drafts, for C and D. Engines that can't be opened have none."""
+
+    traits: TargetTraits
+
+    @abstractmethod
+    def run_pass(self, rows: int, sequences: int, context: int) -> None:
+        """One target pass of ``rows`` rows in all over ``sequences`` sequences of ``context`` tokens each."""
+
+    @abstractmethod
+    def draft_runner(
+        self, drafting: Drafting, params: SamplingParams, drafter: str, text: Sequence[int]
+    ) -> Callable[[int, int], None]:
+        """A function (N, sequences) that drafts once for so many requests whose text so far is ``text``."""
 
 
 class Backend(ABC):
-    """An engine under trial. Each run starts cold: empty caches and corpora, unless ``warm_corpus`` is given."""
+    """An engine under trial, with one target. Each run starts cold: empty caches and corpora."""
 
     name: str
+
+    @abstractmethod
+    def check(self, drafting: Drafting, drafter: str) -> None:
+        """Raises ``ForerunError`` if this way of drafting can't be run here: before anything is measured."""
+
+    @abstractmethod
+    def prompt_ids(self, prompt: Prompt) -> tuple[int, ...]:
+        """Token ids as the target sees them, chat template included."""
 
     @abstractmethod
     def run(
@@ -58,6 +85,15 @@ class Backend(ABC):
     ) -> TrialRecord:
         """Closed loop: ``concurrency`` requests in flight until all are done.
 
-        ``drafter`` names a drafter artifact that the backend was given. Raises ``ForerunError`` for what the engine
-        can't do.
+        ``drafter`` names a drafter artifact that the backend was given; ``warm_corpus`` are token sequences that a
+        shared corpus holds beforehand. Raises ``ForerunError`` for what the engine can't do.
         """
+
+    @abstractmethod
+    def conditions(self, drafting: Drafting, params: SamplingParams, *, concurrency: int, drafter: str) -> Conditions:
+        """All that this backend knows of the conditions of such a run."""
+
+    @property
+    def probe(self) -> CostProbe | None:
+        """Access to single passes and drafts, if the engine gives it."""
+        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -24,6 +25,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; 0 when it worked, 2 for an error that a person can mend, 130 when interrupted."""
     # Read when torch starts its threads: two spinning threads on busy cores stall each other for up to a second.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that can't show a sign gets a question mark, not a traceback.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         return _run(list(sys.argv[1:] if argv is None else argv))
     except ForerunError as error:

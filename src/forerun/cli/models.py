@@ -15,15 +15,16 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Lists or fetches."""
-    from forerun.models.catalog import CATALOG, find_model
-    from forerun.models.pull import is_pulled, model_path
+    if args.action == "pull":
+        from forerun.cli.progress import pull_with_progress
 
-    if args.action == "list":
-        for entry in CATALOG.values():
-            where = str(model_path(entry)) if is_pulled(entry) else f"not here; `forerun models pull {entry.name}`"
-            print(f"{entry.name}  {entry.summary}  {where}")
+        print(pull_with_progress(args.name))
         return 0
-    from forerun.cli.progress import pull_with_progress
+    from forerun.models.catalog import CATALOG
+    from forerun.models.pull import cache_directory
 
-    print(pull_with_progress(find_model(args.name)))
+    for model in CATALOG.values():
+        path = cache_directory() / model.file_name
+        where = str(path) if path.exists() else f"not fetched; run `forerun models pull {model.name}`"
+        print(f"{model.name}: {model.file_name}, {model.num_bytes / 1e6:.0f} MB, {model.licence}: {where}")
     return 0

@@ -11,9 +11,8 @@ from forerun.errors import ForerunError
 class Parser(argparse.ArgumentParser):
     """Raises ``ForerunError`` where argparse would print its usage and leave."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        super().__init__(*args, allow_abbrev=False, **kwargs)
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False, **kwargs})
 
     def error(self, message: str) -> NoReturn:
         """One line with the way out."""

@@ -17,7 +17,8 @@ from forerun.engine.scheduler import Scheduler
 from forerun.engine.stopping import TextWatcher
 from forerun.errors import ForerunError
 from forerun.models.base import Target
-from forerun.models.loading.load import LoadedTarget, load_target
+from forerun.models.loading.load_target import load_target
+from forerun.models.loading.loaded_target import LoadedTarget
 from forerun.models.tokenizer import Tokenizer
 from forerun.sampling.keyed_sampler import KeyedSampler
 from forerun.sampling.noise import random_seed
@@ -54,7 +55,8 @@ class Engine:
         self.target: Target = loaded if isinstance(loaded, Target) else loaded.target
         self.tokenizer: Tokenizer | None = None if isinstance(loaded, Target) else loaded.tokenizer
         self.drafting = drafting or Drafting()
-        self._reuses_prefixes = reuses_prefixes
+        self.reuses_prefixes = reuses_prefixes
+        self.row_budget = row_budget
         if row_budget < 1 + self.drafting.max_rows:
             raise ForerunError(
                 f"a row budget of at least {1 + self.drafting.max_rows} (one anchor and its draft)",
@@ -227,7 +229,7 @@ class Engine:
 
     def _start(self, request: Request) -> None:
         """Give an admitted request its sequence, on a shared prefix where there is one, and its drafter state."""
-        request.sequence = self.cache.open(request.prompt, reuse=self._reuses_prefixes)
+        request.sequence = self.cache.open(request.prompt, reuse=self.reuses_prefixes)
         num_hit = request.sequence.num_computed
         request.num_cached_tokens = request.num_observed = request.num_featured = num_hit
         request.drafter_state = self.drafter.begin(

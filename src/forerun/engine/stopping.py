@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from forerun.models.tokenizer import DetokenizerStream
+from forerun.models.detokenizer_stream import DetokenizerStream
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class TextWatcher:
         """Text that became final with ``token``. ``may_stop`` is False below the request's minimum length."""
         if self.detokenizer is None:
             return ""
-        self._pending += self.detokenizer.push(token)
+        self._pending += self.detokenizer.push([token])
         return self._settle(may_stop=may_stop, is_last=False)
 
     def finish(self) -> str:

@@ -59,7 +59,8 @@ class TargetTraits:
     """What the engine must know of a target.
 
     ``has_recurrent_state``: state can't be cropped, so only the border of a pass is kept and drafts are chains.
-    ``is_bit_exact``: whether the same-bytes promise of docs/contract.md holds for this architecture.
+    ``is_bit_exact``: whether the same-bytes promise of docs/contract.md holds for this architecture. ``dtype`` is that
+    of linears and pool, ``device`` where the passes run, both as torch writes them.
     """
 
     name: str
@@ -71,6 +72,8 @@ class TargetTraits:
     eos_token_ids: tuple[int, ...]
     has_recurrent_state: bool
     is_bit_exact: bool
+    dtype: str = "float32"
+    device: str = "cpu"
 
 
 class Target(ABC):
@@ -84,7 +87,7 @@ class Target(ABC):
 
     @abstractmethod
     def forward(self, batch: PassInput, store: KVStore, taps: frozenset[Tap] = frozenset()) -> PassOutput:
-        """One pass: writes keys and values of every row into its slot, then attends. No row depends on another owner."""
+        """One pass: stores keys and values of every row in its slot, then attends. No row depends on another owner."""
 
     @abstractmethod
     def embed(self, tokens: Tensor) -> Tensor:

@@ -21,10 +21,14 @@ def summarise(
     *,
     prediction: Prediction | None = None,
     conditions: Conditions | None = None,
+    is_control: bool = False,
 ) -> CellResult:
-    """All figures of a cell. Pairs spoiled by load or with a looping output are counted and left out, whole."""
+    """All figures of a cell. Pairs spoiled by load or with a looping output are counted and left out, whole.
+
+    On the control class a loop is the point: looping pairs stay in.
+    """
     clean = [pair for pair in pairs if not pair.is_spoiled]
-    kept = [pair for pair in clean if not pair.has_looping_output]
+    kept = [pair for pair in clean if is_control or not pair.has_looping_output]
     state, interval, reason = decide([pair.ratio for pair in kept])
     num_discarded, num_looping = len(pairs) - len(clean), len(clean) - len(kept)
     if interval is None and num_discarded and len(kept) + num_discarded >= MIN_PAIRS:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from forerun.backends.base import Backend, RequestRecord, TrialRecord
+import psutil
+import torch
+
+from forerun.backends.base import Backend, CostProbe, RequestRecord, TrialRecord
+from forerun.backends.own.probe import OwnProbe
+from forerun.conditions import NO_ARTIFACT, Artifact, Conditions
 from forerun.drafters.method import DraftModel
+from forerun.engine.describe import conditions_of
 from forerun.engine.drafting import Drafting
 from forerun.engine.engine import Engine
 from forerun.engine.request import Request
 from forerun.errors import ForerunError
-from forerun.models.loading.load import LoadedTarget
+from forerun.models.loading.loaded_target import LoadedTarget
 from forerun.sampling.params import SamplingParams
 from forerun.workloads.prompt import Prompt
 
-ROWS_PER_SLICE = 64
+BLOCK_SIZE = 16
+# Rows of a prefill slice where no draft asks for more.
+MIN_ROW_BUDGET = 64
 
 
 @dataclass(slots=True)
@@ -33,9 +42,28 @@ class OwnBackend(Backend):
 
     name = "forerun"
 
-    def __init__(self, loaded: LoadedTarget, drafters: Mapping[str, DraftModel] | None = None) -> None:
+    def __init__(self, loaded: LoadedTarget, drafters: Mapping[str, LoadedTarget] | None = None) -> None:
         self.loaded = loaded
-        self.drafters = dict(drafters or {})
+        self._artifacts = {name: drafter.artifact for name, drafter in (drafters or {}).items()}
+        self._drafters = {
+            name: DraftModel(drafter.target, drafter.tokenizer) for name, drafter in (drafters or {}).items()
+        }
+        self._probe = OwnProbe(loaded, self._drafters)
+
+    @property
+    def probe(self) -> CostProbe:
+        """Passes and drafts of the engine itself."""
+        return self._probe
+
+    def check(self, drafting: Drafting, drafter: str) -> None:
+        """See ``Backend``: a tree for a recurrent target, another tokenizer, a missing drafter."""
+        self._engine(drafting, drafter, concurrency=1, num_tokens=BLOCK_SIZE)
+
+    def conditions(self, drafting: Drafting, params: SamplingParams, *, concurrency: int, drafter: str) -> Conditions:
+        """See ``Backend``."""
+        engine = self._engine(drafting, drafter, concurrency=concurrency, num_tokens=BLOCK_SIZE)
+        artifact: Artifact = self._artifacts[drafter] if drafter else NO_ARTIFACT
+        return conditions_of(engine, params, self.loaded.artifact, artifact, concurrency=concurrency)
 
     def prompt_ids(self, prompt: Prompt) -> tuple[int, ...]:
         """Token ids as the target sees them: through its chat template, where it has one and the prompt is a chat."""
@@ -44,10 +72,10 @@ class OwnBackend(Backend):
             raise ForerunError("a target with a tokenizer", self.loaded.target.traits.name, "choose another target")
         if prompt.text is not None or not tokenizer.has_chat_template:
             return tuple(tokenizer.encode(prompt.plain_text))
-        if prompt.tools and tokenizer.takes_tools:
-            tools = [tool.as_dict() for tool in prompt.tools]
+        if tokenizer.takes_tools:
+            tools = [tool.as_dict() for tool in prompt.tools] or None
             return tuple(tokenizer.chat([message.as_dict() for message in prompt.messages], tools))
-        return tuple(tokenizer.chat([message.as_dict() for message in prompt.messages_with_tools()]))
+        return tuple(tokenizer.chat([message.as_dict() for message in prompt.messages_without_tools()]))
 
     def run(
         self,
@@ -61,27 +89,33 @@ class OwnBackend(Backend):
     ) -> TrialRecord:
         """See ``Backend.run``. The cache is sized so that all requests in flight fit."""
         ids = [self.prompt_ids(prompt) for prompt in prompts]
-        longest = max(len(prompt) for prompt in ids) + params.max_tokens + drafting.max_rows + ROWS_PER_SLICE
-        engine = Engine(
+        longest = max(len(prompt) for prompt in ids) + params.max_tokens
+        engine = self._engine(drafting, drafter, concurrency=concurrency, num_tokens=longest)
+        if warm_corpus:
+            _warm(engine, warm_corpus)
+        gc.collect()
+        return _closed_loop(engine, prompts, ids, params, concurrency)
+
+    def _engine(self, drafting: Drafting, drafter: str, *, concurrency: int, num_tokens: int) -> Engine:
+        """Cold, with room for ``concurrency`` requests of ``num_tokens`` tokens and all of their drafts."""
+        room = num_tokens + drafting.max_rows + 3 * BLOCK_SIZE
+        return Engine(
             self.loaded,
             drafting,
             draft_model=self._drafter(drafter),
-            cache_tokens=longest * concurrency,
-            row_budget=max(ROWS_PER_SLICE, concurrency * (1 + drafting.max_rows)),
+            cache_tokens=room * concurrency,
+            block_size=BLOCK_SIZE,
+            row_budget=max(MIN_ROW_BUDGET, concurrency * (1 + drafting.max_rows)),
             reuses_prefixes=False,
         )
-        if warm_corpus:
-            _warm(engine, warm_corpus)
-        return _closed_loop(engine, prompts, ids, params, concurrency)
 
     def _drafter(self, name: str) -> DraftModel | None:
         if not name:
             return None
-        if name not in self.drafters:
-            raise ForerunError(
-                f"a drafter among {', '.join(self.drafters) or 'none'}", repr(name), "name it in the plan"
-            )
-        return self.drafters[name]
+        if name not in self._drafters:
+            known = ", ".join(self._drafters) or "none"
+            raise ForerunError(f"a drafter among {known}", repr(name), "name it in the plan")
+        return self._drafters[name]
 
 
 def _warm(engine: Engine, corpus: Sequence[Sequence[int]]) -> None:
@@ -101,22 +135,43 @@ def _closed_loop(
 ) -> TrialRecord:
     waiting = deque(zip(prompts, ids, strict=True))
     in_flight: dict[int, _InFlight] = {}
-    done: dict[str, RequestRecord] = {}
+    done: dict[int, RequestRecord] = {}
+    order: list[int] = []
+    memory = _MemoryWatch()
     start = time.perf_counter()
     while waiting or in_flight:
         while waiting and len(in_flight) < concurrency:
             prompt, tokens = waiting.popleft()
             (request,) = engine.submit(tokens, params)
             in_flight[request.id] = _InFlight(prompt, request, time.perf_counter())
+            order.append(request.id)
         events = engine.step()
         now = time.perf_counter()
         for event in events:
             entry = in_flight[event.request.id]
             entry.token_times += [now - entry.submitted] * len(event.tokens)
             if event.request.is_finished:
-                done[entry.prompt.id] = _record(engine, entry, now - entry.submitted)
+                done[event.request.id] = _record(engine, entry, now - entry.submitted)
                 del in_flight[event.request.id]
-    return TrialRecord(tuple(done[prompt.id] for prompt in prompts), time.perf_counter() - start)
+        memory.look()
+    seconds = time.perf_counter() - start
+    return TrialRecord(tuple(done[id] for id in order), seconds, memory.peak)
+
+
+class _MemoryWatch:
+    """Most memory seen between rounds: the process's, or on a GPU that of the allocator."""
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+        self._is_cuda = torch.cuda.is_available()
+        self.peak = 0
+        if self._is_cuda:
+            torch.cuda.reset_peak_memory_stats()
+
+    def look(self) -> None:
+        """Called once a round."""
+        now = torch.cuda.max_memory_allocated() if self._is_cuda else self._process.memory_info().rss
+        self.peak = max(self.peak, now)
 
 
 def _record(engine: Engine, entry: _InFlight, seconds: float) -> RequestRecord:

@@ -1,0 +1,162 @@
+"""What every candidate should bring before it is measured: exact acceptance by replay, C and D, and so a ratio.
+
+``off`` runs once over prompts that are not measured later. A retrieval method is replayed over that text without the
+target; a method with weights runs once at its largest N, and smaller N are read off its positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from forerun.backends.base import Backend, RequestRecord
+from forerun.drafters.base import Drafter
+from forerun.drafters.registry import build, find_method
+from forerun.engine.drafting import Drafting
+from forerun.models.base import TargetTraits
+from forerun.sampling.keyed_sampler import KeyedSampler
+from forerun.sampling.params import SamplingParams
+from forerun.sweep.cells import Candidate, Cell
+from forerun.sweep.cost_model import CostModel, DraftCost, Prediction, TargetCost
+from forerun.sweep.oracle import Recording, replay, replay_all
+from forerun.sweep.trial import drafting_of
+from forerun.types import RoundCounts, Weights
+from forerun.workloads.prompt import Prompt
+
+# Requests run together while texts are recorded: the contract gives the same text, only sooner.
+RECORDING_CONCURRENCY = 8
+PREFILL_ROWS = 64
+
+
+def record_texts(
+    backend: Backend, traits: TargetTraits, prompts: Sequence[Prompt], params: SamplingParams
+) -> list[Recording]:
+    """Runs ``off`` over the prompts."""
+    record = backend.run(prompts, Drafting(), params, concurrency=RECORDING_CONCURRENCY)
+    return [recording_of(request, traits, params) for request in record.requests]
+
+
+def recording_of(request: RequestRecord, traits: TargetTraits, params: SamplingParams) -> Recording:
+    """One finished request as text to replay."""
+    sampler = KeyedSampler(
+        params,
+        seed=request.seed,
+        choice=0,
+        prompt=request.prompt_ids,
+        eos_token_ids=traits.eos_token_ids,
+        vocab_size=traits.vocab_size,
+    )
+    max_tokens = min(params.max_tokens, traits.max_context - len(request.prompt_ids))
+    return Recording(request.prompt_id, request.prompt_ids, request.token_ids, max_tokens, sampler)
+
+
+@dataclass(slots=True)
+class Forecaster:
+    """Predictions for one target. ``draft_costs`` is keyed by family: candidates that differ in N alone."""
+
+    backend: Backend
+    target_cost: TargetCost
+    draft_costs: Mapping[Candidate, DraftCost]
+    warm_corpus: Sequence[Sequence[int]] = ()
+    _runs: dict[tuple[Candidate, str, float], RoundCounts] = field(default_factory=dict)
+
+    def predict(
+        self,
+        cells: Sequence[Cell],
+        recordings: Sequence[Recording],
+        prompts: Sequence[Prompt],
+        params: SamplingParams,
+    ) -> dict[Cell, Prediction]:
+        """Predictions of one setting's cells; a cell is missing where nothing was drafted at all."""
+        predictions = {}
+        for family, members in _by_family(cells).items():
+            counts = self._counts(family, members, recordings, prompts, params)
+            for cell, found in zip(members, counts, strict=True):
+                prediction = self._predict(cell, family, found, recordings)
+                if prediction is not None:
+                    predictions[cell] = prediction
+        return predictions
+
+    def _counts(
+        self,
+        family: Candidate,
+        cells: Sequence[Cell],
+        recordings: Sequence[Recording],
+        prompts: Sequence[Prompt],
+        params: SamplingParams,
+    ) -> list[RoundCounts]:
+        draftings = [drafting_of(cell.candidate) for cell in cells]
+        if find_method(family.method).info.weights is Weights.NONE:
+            per_recording = [replay_all(lambda: self._new_drafter(family), one, draftings) for one in recordings]
+            return [sum(column, RoundCounts()) for column in zip(*per_recording, strict=True)]
+        largest = max((cell.candidate for cell in cells), key=lambda candidate: candidate.num_speculative_tokens)
+        key = (largest, cells[0].workload, cells[0].temperature)
+        if key not in self._runs:
+            record = self.backend.run(
+                prompts,
+                drafting_of(largest),
+                params,
+                concurrency=min(len(prompts), RECORDING_CONCURRENCY),
+                drafter=largest.drafter,
+            )
+            self._runs[key] = sum((request.counts for request in record.requests), RoundCounts())
+        return [shortened(self._runs[key], drafting.num_speculative_tokens) for drafting in draftings]
+
+    def expect(self, candidate: Candidate, recording: Recording) -> RoundCounts | None:
+        """Counts that a cold run of a retrieval method must have on this text; ``None`` for methods with weights."""
+        if find_method(candidate.method).info.weights is not Weights.NONE:
+            return None
+        return replay(lambda: self._new_drafter(candidate), recording, drafting_of(candidate))
+
+    def _new_drafter(self, candidate: Candidate) -> Drafter[Any]:
+        drafter = build(candidate.method, dict(candidate.knobs))
+        ingest = getattr(drafter, "ingest", None)
+        if self.warm_corpus and ingest is not None:
+            ingest(self.warm_corpus)
+        return drafter
+
+    def _predict(
+        self, cell: Cell, family: Candidate, counts: RoundCounts, recordings: Sequence[Recording]
+    ) -> Prediction | None:
+        model = CostModel(self.target_cost, self.draft_costs[family])
+        lengths = [len(one.prompt) + len(one.output) / 2 for one in recordings]
+        return model.predict(
+            counts,
+            cell.candidate.num_speculative_tokens,
+            cell.concurrency,
+            sum(lengths) / len(lengths),
+            prefill_seconds=sum(prefill_seconds(self.target_cost, len(one.prompt)) for one in recordings),
+        )
+
+
+def prefill_seconds(cost: TargetCost, num_tokens: int) -> float:
+    """Time to read a prompt, in slices of ``PREFILL_ROWS``."""
+    slices = -(-num_tokens // PREFILL_ROWS)
+    return slices * cost.at(PREFILL_ROWS, 1, num_tokens / 2).seconds
+
+
+def shortened(counts: RoundCounts, num_speculative_tokens: int) -> RoundCounts:
+    """Counts of the same rounds with drafts cut to N: what a serial drafter offers first doesn't depend on N.
+
+    An estimate: with a smaller N the rounds begin elsewhere.
+    """
+    positions = counts.positions[:num_speculative_tokens]
+    accepted = sum(position.accepted for position in positions)
+    return RoundCounts(
+        counts.rounds,
+        counts.rounds_without_draft,
+        sum(position.proposed for position in positions),
+        accepted,
+        counts.emitted - counts.accepted + accepted,
+        positions,
+    )
+
+
+def _by_family(cells: Sequence[Cell]) -> dict[Candidate, list[Cell]]:
+    families: dict[Candidate, list[Cell]] = {}
+    for cell in cells:
+        family = cell.candidate.family
+        assert family is not None, "off is the other side of every cell"
+        families.setdefault(family, []).append(cell)
+    return families
