@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import pytest
 import torch
+import transformers as hf
+from torch import Tensor
 
+from forerun.models.adapter import adapt, adapter_target, exact_functions
 from forerun.models.adapter.adapter_target import AdapterTarget
 from forerun.models.base import AttentionGroup, PassInput
 from forerun.types import Draft
-from support.adapted_models import ALL, NOT_EXACT, RECURRENT, adapted, some_tokens
+from support.adapted_models import ALL, BASE, NOT_EXACT, RECURRENT, adapted, some_tokens
 from support.passes import Chunk, batch_of, run_chunked
 
 EXACT = [name for name in ALL if name not in NOT_EXACT]
 QUICK = ["olmo2", "gpt_oss", "qwen3_moe", "gemma4", "qwen3_next"]
 NUM_TOKENS = 40
-
-
-@pytest.fixture
-def _threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 def _check_cuts(target: AdapterTarget) -> None:
@@ -92,21 +90,63 @@ def test_rows_of_every_model_do_not_depend_on_cuts_or_neighbours(name: str, dtyp
     _check_neighbours(target)
 
 
-@pytest.mark.usefixtures("_threads")
-@pytest.mark.parametrize("name", ["olmo2", "qwen3_moe", "gemma4"])
-def test_rows_do_not_depend_on_the_number_of_threads(name: str) -> None:
-    target = adapted(name)
+WIDE = {"hidden_size": 924, "intermediate_size": 2731, "num_attention_heads": 21, "num_key_value_heads": 7}
+
+
+def _wide() -> Any:
+    """Odd widths, and inner dimensions that torch's fp32 product cuts by the number of threads."""
+    torch.manual_seed(0)
+    return hf.Olmo2ForCausalLM(hf.Olmo2Config(**BASE | WIDE | {"num_hidden_layers": 1})).eval()
+
+
+@contextmanager
+def _num_threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _is_thread_proof(target: AdapterTarget) -> bool:
     tokens = some_tokens(NUM_TOKENS)
-    torch.set_num_threads(1)
-    expected = target.logits_of(tokens)
-    for count in (2, 3):
-        torch.set_num_threads(count)
-        assert torch.equal(target.logits_of(tokens), expected), f"{count} threads"
+    with _num_threads(1):
+        expected = target.logits_of(tokens)
+    for count in (1, 2, 3):
+        with _num_threads(count):
+            if not torch.equal(run_chunked(target, tokens, 7), expected):
+                return False
+    return True
 
 
-def test_experts_of_the_library_would_depend_on_their_neighbours() -> None:
-    """The tiled experts are not idle: with the library's own, whose row counts follow the routing, traits say no."""
-    assert not adapted("jetmoe").traits.is_bit_exact
+def test_rows_do_not_depend_on_the_number_of_threads() -> None:
+    assert _is_thread_proof(adapt(_wide()))
+    assert _is_thread_proof(adapted("qwen3_moe"))
+
+
+def test_the_librarys_own_functions_would_depend_on_threads_or_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = adapt(_wide())
+    monkeypatch.setattr(adapter_target, "ExactFunctions", nullcontext)
+    assert not _is_thread_proof(target)
+
+
+def test_the_librarys_own_experts_would_depend_on_their_neighbours() -> None:
+    target = adapted("gpt_oss")
+    target._model.set_experts_implementation("eager")
+    tokens = some_tokens(NUM_TOKENS)
+    assert not torch.equal(run_chunked(target, tokens, 7), target.logits_of(tokens))
+
+
+@pytest.mark.parametrize("swap", list(exact_functions._EXACT.items())[1:], ids=lambda swap: swap[0].__name__)
+def test_swapped_functions_compute_the_same(swap: tuple[Callable[..., Tensor], Callable[..., Tensor]]) -> None:
+    theirs, ours = swap
+    values = torch.cat([torch.linspace(-30, 30, 1001), torch.tensor([0.0, 100.0, -100.0])])
+    expected = theirs(values)
+    torch.testing.assert_close(ours(values), expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(ours(values.bfloat16()), theirs(values.bfloat16()), atol=1e-2, rtol=1e-2)
+    by_sevens = torch.cat([ours(part.clone()) for part in values.split(7)])
+    assert torch.equal(by_sevens, ours(values)), "an element's bits don't depend on its place"
 
 
 @pytest.mark.parametrize("name", [name for name in QUICK if name not in RECURRENT])
