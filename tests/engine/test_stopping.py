@@ -14,8 +14,8 @@ class Letters:
     def __init__(self, pieces: list[str]) -> None:
         self.pieces = pieces
 
-    def push(self, token: int) -> str:
-        return self.pieces[token]
+    def push(self, tokens: list[int]) -> str:
+        return "".join(self.pieces[token] for token in tokens)
 
     def finish(self) -> str:
         return ""

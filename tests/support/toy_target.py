@@ -41,7 +41,8 @@ class ToyTarget(Target):
         self.num_passes += 1
         self.last_batch = batch
         seen = self._seen_recurrent(batch, store) if self.traits.has_recurrent_state else self._seen(batch, store)
-        logits = torch.stack([self._logits(seen[row]) for row in batch.logit_rows] or [torch.empty(0)])
+        rows = [self._logits(seen[row]) for row in batch.logit_rows]
+        logits = torch.stack(rows) if rows else torch.zeros(0, self.traits.vocab_size)
         states = torch.stack([self._state(seen[row]) for row in range(len(batch.tokens))])
         return PassOutput(logits.float(), {tap: states for tap in taps})
 
