@@ -57,9 +57,9 @@ def context_length(config: Any) -> int:
     return limit
 
 
-def decoder_blocks(model: nn.Module, config: Any) -> nn.ModuleList:
-    """The list of decoder blocks: the outermost module list with one entry per layer of the text config."""
-    for module in model.modules():
+def decoder_blocks(model: Any, config: Any) -> nn.ModuleList:
+    """The list of decoder blocks: the decoder's outermost module list with one entry per layer of the text config."""
+    for module in model.get_decoder().modules():
         if isinstance(module, nn.ModuleList) and len(module) == config.num_hidden_layers:
             return module
     raise refuse(type(model), f"in which no list of {config.num_hidden_layers} decoder blocks was found")
