@@ -50,6 +50,19 @@ def test_a_linear_row_is_the_same_anywhere(shape: tuple[int, int], dtype: torch.
             assert torch.equal(linear(rows[order[:count]]), expected[order[:count]]), (threads, count)
 
 
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_packing_changes_no_bits(has_bias: bool) -> None:
+    bias = torch.randn(333).bfloat16() if has_bias else None
+    plain, packed = (TiledLinear(torch.ones(333, 700).bfloat16(), bias) for _ in range(2))
+    weight = torch.randn(333, 700).bfloat16()
+    for linear in (plain, packed):
+        linear.weight.data.copy_(weight)
+    packed.pack()
+    x = torch.randn(20, 700)
+    assert torch.equal(plain(x), packed(x))
+    assert packed(x).dtype is torch.bfloat16
+
+
 def test_a_linear_keeps_leading_dimensions_and_takes_no_rows() -> None:
     linear = TiledLinear(torch.randn(6, 5))
     x = torch.randn(2, 3, 5)

@@ -151,12 +151,14 @@ def attend(
     """
     kv_heads, shared = plan.num_kv_heads, plan.num_heads // plan.num_kv_heads
     num_tiles, num_items = plan.counts[0], len(plan.item_tile)
-    tiled = (queries.float() * scale)[plan.tile_rows].view(num_tiles, QUERY_TILE, kv_heads, shared, -1)
+    tiled = (queries.float() * scale).index_select(0, plan.tile_rows).view(num_tiles, QUERY_TILE, kv_heads, shared, -1)
     tiled = tiled.transpose(1, 2).reshape(num_tiles, kv_heads, QUERY_TILE * shared, -1)
 
-    key_blocks = keys.flatten(0, 1)[plan.key_index].float().view(num_items * kv_heads, KEY_BLOCK, -1)
-    value_blocks = values.flatten(0, 1)[plan.key_index].float().view(num_items * kv_heads, KEY_BLOCK, -1)
-    scores = torch.bmm(tiled[plan.item_tile].flatten(0, 1), key_blocks.transpose(1, 2))
+    key_blocks = keys.flatten(0, 1).index_select(0, plan.key_index).float().view(num_items * kv_heads, KEY_BLOCK, -1)
+    value_blocks = (
+        values.flatten(0, 1).index_select(0, plan.key_index).float().view(num_items * kv_heads, KEY_BLOCK, -1)
+    )
+    scores = torch.bmm(tiled.index_select(0, plan.item_tile).flatten(0, 1), key_blocks.transpose(1, 2))
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
     scores = scores.view(num_items, kv_heads, QUERY_TILE, shared, KEY_BLOCK).add_(plan.mask)
@@ -166,11 +168,11 @@ def attend(
     if sinks is not None:
         per_lane = sinks.float().view(kv_heads, 1, shared).expand(-1, QUERY_TILE, -1).reshape(1, kv_heads, -1, 1)
         highest = torch.maximum(highest, per_lane)
-    weights = scores.sub_(highest[plan.item_tile]).exp_()
+    weights = scores.sub_(highest.index_select(0, plan.item_tile)).exp_()
     total = _in_block_order(plan, _sum_keys(weights), torch.add)
     if sinks is not None:
         total = total + torch.exp(per_lane - highest)
     mixed = torch.bmm(weights.flatten(0, 1), value_blocks).view(num_items, kv_heads, QUERY_TILE * shared, -1)
     out = _in_block_order(plan, mixed, torch.add).div_(total)
     out = out.view(num_tiles, kv_heads, QUERY_TILE, shared, -1).transpose(1, 2)
-    return out.reshape(num_tiles * QUERY_TILE, plan.num_heads, -1)[plan.row_lane]
+    return out.reshape(num_tiles * QUERY_TILE, plan.num_heads, -1).index_select(0, plan.row_lane)

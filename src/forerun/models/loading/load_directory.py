@@ -55,6 +55,7 @@ def load_directory_target(
         decoder,
         SafetensorsSource(directory, norm_offset=family.norm_offset, is_head_tied=decoder_config.is_head_tied),
     )
+    decoder.pack()
     return decoder
 
 

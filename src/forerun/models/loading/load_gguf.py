@@ -47,4 +47,5 @@ def load_gguf_decoder(
     decoder = Decoder(config, name=file.path.stem, dtype=dtype, device=device, eos_token_ids=eos_token_ids)
     heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
     fill(decoder, GGUFSource(file, family, frozenset(decoder.weight_slots()), heads))
+    decoder.pack()
     return decoder
