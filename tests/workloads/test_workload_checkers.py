@@ -80,6 +80,13 @@ def test_json_values_are_outermost_and_in_order() -> None:
 
 
 @pytest.mark.parametrize(
+    "cut", ['[{"a": 1}, {"b"', '{"x": [{"a": 1}, ', '{"x": {"a": 1}, "y": "unfinis', '{"x": {"a": 1}']
+)
+def test_json_values_of_a_text_that_is_cut_off(cut: str) -> None:
+    assert list(json_values('{"whole": 1} ' + cut)) == [{"whole": 1}]
+
+
+@pytest.mark.parametrize(
     "output",
     [
         '<tool_call>\n{"name": "get_weather", "arguments": {"place": "Oslo", "days": 3}}\n</tool_call>',

@@ -8,7 +8,10 @@ from typing import Any
 
 
 def json_values(text: str) -> Iterator[Any]:
-    """Every outermost JSON object or list in ``text``, in order; what doesn't parse is passed over."""
+    """Every outermost JSON object or list in ``text``, in order; what doesn't parse is passed over.
+
+    A value that the end of the text cuts off ends the search: its inner objects are not what was asked for.
+    """
     decoder = json.JSONDecoder()
     position = 0
     while position < len(text):
@@ -17,9 +20,13 @@ def json_values(text: str) -> Iterator[Any]:
             continue
         try:
             value, position = decoder.raw_decode(text, position)
-        except (json.JSONDecodeError, RecursionError):
+        except json.JSONDecodeError as error:
+            if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+                return
             position += 1
             continue
+        except RecursionError:
+            return
         yield value
 
 
