@@ -45,6 +45,8 @@ class Decoder(nn.Module, Target):
             eos_token_ids=eos_token_ids,
             has_recurrent_state=False,
             is_bit_exact=True,
+            dtype=str(dtype).removeprefix("torch."),
+            device=str(self.device),
         )
         shape = (config.vocab_size, config.hidden_size)
         # Gemma was trained with this factor rounded to the number type that it ran in.
@@ -67,6 +69,12 @@ class Decoder(nn.Module, Target):
             assert isinstance(block, DecoderLayer)
             slots |= {f"model.layers.{index}.{name}": slot for name, slot in block.weight_slots().items()}
         return slots
+
+    def pack(self) -> None:
+        """After loading: lays linears out for the machine. ``weight_slots`` is of no use afterwards."""
+        for module in self.modules():
+            if isinstance(module, TiledLinear):
+                module.pack()
 
     def new_store(self, num_slots: int) -> KVStore:
         """See ``Target``."""
