@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import transformers as hf
+from torch import Tensor
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from forerun.errors import ForerunError
@@ -30,10 +31,11 @@ GENERIC: dict[str, Any] = BASE | {
     "topk_group": 1,
 }
 MAX_PARAMETERS = 30_000_000
+TOKENS = some_tokens(41)
 
 
-def _tiny(model_type: str, model_class: type) -> Any:
-    """A tiny random model, or ``None`` where the generic values don't make one that runs in the library itself."""
+def _tiny(model_type: str, model_class: type) -> tuple[Any, Tensor] | None:
+    """A tiny random model and its own logits of ``TOKENS``, or ``None`` where the generic values don't make one that runs in the library itself."""
     try:
         config = hf.AutoConfig.for_model(model_type, **GENERIC).get_text_config(decoder=True)
         with torch.device("meta"):
@@ -46,10 +48,9 @@ def _tiny(model_type: str, model_class: type) -> Any:
             for parameter in model.parameters():
                 if parameter.ndim > 1:
                     parameter.normal_(0, 0.08)
-            model(torch.tensor([some_tokens(3)]))
+            return model, model(torch.tensor([TOKENS])).logits[0].float()
     except Exception:
         return None
-    return model
 
 
 def _adapted_or_refused(model: Any) -> tuple[AdapterTarget | None, str]:
@@ -63,16 +64,14 @@ def _adapted_or_refused(model: Any) -> tuple[AdapterTarget | None, str]:
 @pytest.mark.parametrize("model_type", MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 def test_right_or_refused_by_name(model_type: str) -> None:
     model_class = getattr(hf, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[model_type])
-    model = _tiny(model_type, model_class)
-    if model is None:
+    built = _tiny(model_type, model_class)
+    if built is None:
         pytest.skip("the generic tiny config builds no model of this class")
-    tokens = some_tokens(41)
-    with torch.no_grad():
-        expected = model(torch.tensor([tokens])).logits[0].float()
+    model, expected = built
     target, refusal = _adapted_or_refused(model)
     if target is None:
         stem = model_class.__name__.split("For")[0].removesuffix("LMHeadModel").removesuffix("Decoder")
         assert stem.lower() in refusal.lower()
         return
     scale = expected.abs().max()
-    torch.testing.assert_close(target.logits_of(tokens) / scale, expected / scale, atol=2e-5, rtol=0)
+    torch.testing.assert_close(target.logits_of(TOKENS) / scale, expected / scale, atol=2e-5, rtol=0)
