@@ -35,7 +35,10 @@ TOKENS = some_tokens(41)
 
 
 def _tiny(model_type: str, model_class: type) -> tuple[Any, Tensor] | None:
-    """A tiny random model and its own logits of ``TOKENS``, or ``None`` where the generic values don't make one that runs in the library itself."""
+    """A tiny random model and its own logits of ``TOKENS``.
+
+    ``None`` where the generic values don't make one that runs in the library itself.
+    """
     try:
         config = hf.AutoConfig.for_model(model_type, **GENERIC).get_text_config(decoder=True)
         with torch.device("meta"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from support.adapted_models import ALL, NOT_EXACT, RECURRENT, SHARING, adapted, build, some_tokens
+from support.adapted_models import ALL, BASE, NOT_EXACT, RECURRENT, SHARING, adapted, build, some_tokens
 from support.passes import run_chunked
 
 NUM_TOKENS = 75  # more than a key block and than any window
@@ -62,3 +62,23 @@ def test_bf16_logits_are_fp32_and_not_rounded(name: str) -> None:
     with torch.no_grad():
         expected = exact(torch.tensor([some_tokens(20)])).logits[0]
     assert torch.corrcoef(torch.stack([logits.flatten(), expected.flatten()]))[0, 1] > 0.98
+
+
+def test_the_text_of_a_multimodal_model_is_served() -> None:
+    """Its image tower has as many blocks as the text; masks for images fall away without any."""
+    tower = {"hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 2, "image_size": 28, "patch_size": 14}
+    config = hf.Gemma3Config(
+        text_config=hf.Gemma3TextConfig(**BASE, head_dim=16, sliding_window=8),
+        vision_config=hf.SiglipVisionConfig(num_hidden_layers=BASE["num_hidden_layers"], **tower),
+        mm_tokens_per_image=4,
+        image_token_index=95,
+    )
+    torch.manual_seed(0)
+    model = hf.Gemma3ForConditionalGeneration(config).eval()
+    tokens = [token for token in some_tokens(NUM_TOKENS) if token != 95]
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.normal_(0, 0.08)
+        expected = model(torch.tensor([tokens])).logits[0]
+    torch.testing.assert_close(adapt(model).logits_of(tokens), expected, atol=1e-5, rtol=1e-5)
