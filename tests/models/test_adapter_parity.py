@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+import transformers as hf
 
+from forerun.models.adapter import adapt
 from support.adapted_models import ALL, BASE, NOT_EXACT, RECURRENT, SHARING, adapted, build, some_tokens
 from support.passes import run_chunked
 
