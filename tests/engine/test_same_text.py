@@ -1,0 +1,142 @@
+"""The contract on real decoders: ids and logits don't depend on whether, how or how far ahead was drafted."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from forerun.drafters.method import DraftModel
+from forerun.drafters.registry import METHODS
+from forerun.engine.drafting import Drafting
+from forerun.models.decoder import Decoder
+from forerun.sampling.params import SamplingParams
+from forerun.types import RoundCounts
+from support.faded_models import faded_target
+from support.pairwise import Row, pairwise, whole_product
+from support.same_text import Said, assert_same, say, say_plainly
+from support.tiny_decoder import tiny_decoder, truncated
+from support.tiny_models import VOCABULARY
+
+# The windows of mistral_sliding (19) and gemma3 (13) are shorter than most prompts; the last prompt and every block of
+# 64 keys overlap. Repeated patterns give retrieval something to find.
+PROMPTS = [
+    (5, 5, 5),
+    (7, 8, 9, 10) * 9,
+    (*(11, 12, 13, 14, 15, 16, 17) * 4, 11),
+    (20,),
+    (*range(30, 60), *range(30, 60), *range(30, 40)),
+]
+BATCHES = {1: PROMPTS[4:], 5: PROMPTS}
+FEEDS = {"feeds_corpus": True}
+
+AXES: dict[str, Any] = {
+    "model": ["llama", "llama-bf16", "mistral_sliding", "qwen2", "qwen3", "gemma3"],
+    "drafts": [
+        ("ngram", "", "chain"),
+        ("suffix", "", "chain"),
+        ("suffix", "", "tree"),
+        ("draft_model", "first layers", "chain"),
+        ("draft_model", "first layers", "tree"),
+        ("draft_model", "a stranger", "chain"),
+        ("draft_model", "a stranger", "tree"),
+    ],
+    "n": [1, 3, 7, 15],
+    "temperature": [0.0, 0.8],
+    "batch": [1, 5],
+    "hits_prefixes": [False, True],
+}
+
+
+def target_of(model: str) -> Decoder:
+    name, _, dtype = model.partition("-")
+    return faded_target(name, torch.bfloat16 if dtype else torch.float32)
+
+
+def params_of(temperature: float) -> SamplingParams:
+    return SamplingParams(temperature=temperature, seed=3, max_tokens=24, ignore_eos=True)
+
+
+@cache
+def plain(model: str, temperature: float) -> list[Said]:
+    return say_plainly(target_of(model), PROMPTS, params_of(temperature))
+
+
+def plain_of(model: str, temperature: float, batch: int) -> list[Said]:
+    return plain(model, temperature)[-batch:]
+
+
+def draft_model_of(kind: str, target: Decoder) -> DraftModel | None:
+    if kind == "first layers":
+        return DraftModel(truncated(target, 2))
+    if kind == "a stranger":
+        return DraftModel(tiny_decoder(1, vocab_size=VOCABULARY, seed=5))
+    return None
+
+
+def check(row: Row) -> RoundCounts:
+    """One configuration against plain decoding; its counts."""
+    target = target_of(row["model"])
+    method, kind, shape = row["drafts"]
+    found = say(
+        target,
+        BATCHES[row["batch"]],
+        params_of(row["temperature"]),
+        Drafting(method, row["n"], is_tree=shape == "tree", knobs=FEEDS if method == "suffix" else {}),
+        draft_model=draft_model_of(kind, target),
+        hits_prefixes=row["hits_prefixes"],
+        row_budget=128,  # cuts the prompts of the batch elsewhere than plain decoding does
+    )
+    assert_same(found, plain_of(row["model"], row["temperature"], row["batch"]))
+    return found.counts
+
+
+def check_all(rows: list[Row]) -> None:
+    """Every row, and proof that they could have failed: drafts were accepted and drafts were rejected."""
+    counts = sum((check(row) for row in rows), RoundCounts())
+    assert 20 < counts.accepted < counts.drafted - 20
+
+
+def test_every_method_is_here() -> None:
+    assert {method for method, _, _ in AXES["drafts"]} == METHODS.keys() - {"off"}
+    trees = {method for method, _, shape in AXES["drafts"] if shape == "tree"}
+    assert trees == {name for name, method in METHODS.items() if method.info.has_trees}
+
+
+@pytest.mark.parametrize("model", AXES["model"])
+def test_a_pairwise_sample_says_what_plain_decoding_says(model: str) -> None:
+    check_all([row for row in pairwise(AXES) if row["model"] == model])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("temperature", AXES["temperature"])
+@pytest.mark.parametrize("model", AXES["model"])
+def test_the_whole_product_says_what_plain_decoding_says(model: str, temperature: float) -> None:
+    check_all([row for row in whole_product(AXES) if (row["model"], row["temperature"]) == (model, temperature)])
+
+
+@pytest.mark.parametrize("temperature", AXES["temperature"])
+@pytest.mark.parametrize("model", AXES["model"])
+def test_plain_decoding_does_not_depend_on_neighbours_or_hits(model: str, temperature: float) -> None:
+    for hits_prefixes in (False, True):
+        found = say(target_of(model), PROMPTS, params_of(temperature), hits_prefixes=hits_prefixes, row_budget=23)
+        assert_same(found, plain(model, temperature))
+
+
+def test_a_changed_weight_is_noticed() -> None:
+    """The smallest step of one weight leaves the ids alone and must still be seen in the logits."""
+    target = target_of("llama")
+    expected = plain("llama", 0.0)
+    other = truncated(target, len(target.blocks))
+    weight = target.final_norm.weight
+    before = weight.clone()
+    weight.data[0] = torch.nextafter(weight[0], torch.tensor(torch.inf))
+    try:
+        found = say(other, PROMPTS, params_of(0.0))
+    finally:
+        weight.data.copy_(before)
+    assert_same(found, expected, bitwise=False)
+    with pytest.raises(AssertionError, match="other logits"):
+        assert_same(found, expected)

@@ -1,0 +1,39 @@
+"""Tiny random models whose later layers say little, so that their first layers are fair draft models of the whole."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from forerun.models.decoder import Decoder
+from support.tiny_models import BY_NAME, load
+
+FADE = 0.3  # each layer adds this much of what the one before added
+SHARPNESS = 1.5  # of the head: text at T = 0.8 repeats itself now and then
+
+
+@cache
+def faded_target(name: str, dtype: torch.dtype = torch.float32) -> Decoder:
+    """The lean decoder of the tiny model ``name``, faded; built once a process."""
+    # An untied head: under a tied one such a model says the same token for ever.
+    model = BY_NAME[name].build(tie_word_embeddings=False)
+    with torch.no_grad():
+        for index, layer in enumerate(model.model.layers):
+            for linear in (layer.self_attn.o_proj, layer.mlp.down_proj):
+                linear.weight.mul_(FADE**index)
+            if name.startswith("gemma"):
+                for norm in (layer.post_attention_layernorm, layer.post_feedforward_layernorm):
+                    _scale_offset_norm(norm, FADE**index)
+        model.lm_head.weight.mul_(SHARPNESS)
+    with TemporaryDirectory() as directory:
+        model.save_pretrained(directory)
+        return load(Path(directory), dtype)
+
+
+def _scale_offset_norm(norm: Any, factor: float) -> None:
+    """Gemma's norms multiply by 1 + weight, whatever comes in."""
+    norm.weight.add_(1).mul_(factor).sub_(1)
