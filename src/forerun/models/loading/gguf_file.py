@@ -26,6 +26,8 @@ _VERSIONS = (2, 3)
 _DEFAULT_ALIGNMENT = 32
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
+# The library takes sixteen rows at a time; one long row of many blocks is several times faster and still fits caches.
+_VALUES_AT_ONCE = 1 << 18
 
 
 class _DamageError(Exception):
@@ -142,17 +144,25 @@ class GGUFFile:
     def read(self, name: str) -> Tensor:
         """The tensor dequantised to fp32. Raises ForerunError for a type that ``gguf`` can't read."""
         info = self._tensors[name]
-        stored = self._bytes[info.start : info.start + info.num_bytes].view(np.ndarray)
-        rows = stored.reshape(prod(info.shape[:-1]), -1)
+        out = torch.empty(prod(info.shape), dtype=torch.float32)
+        block, size = gguf.GGML_QUANT_SIZES[info.kind]
+        blocks_at_once = max(1, _VALUES_AT_ONCE // block)
+        for first in range(0, len(out) // block, blocks_at_once):
+            start, end = info.start + first * size, info.start + (first + blocks_at_once) * size
+            stored = self._bytes[start : min(end, info.start + info.num_bytes)].view(np.ndarray)
+            values = self._dequantise(name, stored.reshape(1, -1), info.kind)
+            out[first * block : (first + blocks_at_once) * block] = torch.from_numpy(values[0])
+        return out.view(info.shape)
+
+    def _dequantise(self, name: str, stored: np.ndarray[Any, Any], kind: gguf.GGMLQuantizationType) -> Any:
         try:
-            values = gguf.dequantize(rows, info.kind)
+            return np.asarray(gguf.dequantize(stored, kind), dtype=np.float32).copy()
         except NotImplementedError as error:
             raise ForerunError(
                 f"tensors of a type that gguf {version('gguf')} dequantises",
-                f"{info.kind.name} in {name} of {self.path}",
+                f"{kind.name} in {name} of {self.path}",
                 "use another quantisation of the model",
             ) from error
-        return torch.tensor(values, dtype=torch.float32).reshape(info.shape)
 
     def _refused(self, found: str) -> ForerunError:
         return ForerunError(f"a whole GGUF file at {self.path}", found, "fetch the file again")

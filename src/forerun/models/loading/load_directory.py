@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoTokenizer
+from transformers import CONFIG_MAPPING, AutoConfig, AutoTokenizer
+from transformers import __version__ as transformers_version
 
 from forerun.conditions import UNDISCLOSED, Artifact
 from forerun.errors import ForerunError
@@ -60,33 +61,53 @@ def load_directory_target(
 
 
 def _read_config(directory: Path) -> Any:
-    if not (directory / "config.json").exists():
+    path = directory / "config.json"
+    if not path.exists():
         raise ForerunError(f"config.json in {directory}", "none", "give a model directory, a GGUF file or a hub id")
-    try:
-        return AutoConfig.from_pretrained(str(directory))
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        reason = str(error).strip().splitlines() or ["unreadable"]
+    model_type = _read_object(path).get("model_type")
+    if model_type is not None and model_type not in CONFIG_MAPPING:
+        from forerun.models.adapter.architecture import SUPPORTED
+
         raise ForerunError(
-            f"a configuration in {directory} that transformers knows",
-            reason[0],
-            "fetch it again or update transformers",
-        ) from error
+            f"{SUPPORTED}, of a model type that transformers {transformers_version} has",
+            f"{model_type!r} in {path}",
+            "update transformers or choose another model",
+        )
+    try:
+        # Never asks whether to run code that came with the model: it doesn't.
+        return AutoConfig.from_pretrained(str(directory), trust_remote_code=False)
+    except Exception as error:  # configurations check themselves, each with errors of its own
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ForerunError(f"a valid configuration at {path}", reason, "fetch it again") from error
 
 
 def _read_tokenizer(directory: Path) -> Any:
     try:
-        return AutoTokenizer.from_pretrained(str(directory), use_fast=True)
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        reason = str(error).strip().splitlines() or ["unreadable"]
-        raise ForerunError(f"a tokenizer in {directory}", reason[0], "fetch tokenizer.json of the model") from error
+        return AutoTokenizer.from_pretrained(str(directory), use_fast=True, trust_remote_code=False)
+    except Exception as error:  # the tokenizers library raises plain exceptions
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ForerunError(f"a tokenizer in {directory}", reason, "fetch tokenizer.json of the model") from error
 
 
 def _eos_token_ids(directory: Path, config: Any) -> tuple[int, ...]:
     """The generation settings say how an answer ends; the configuration is the older place."""
     path = directory / "generation_config.json"
-    stated = json.loads(path.read_text()).get("eos_token_id") if path.exists() else None
+    stated = _read_object(path).get("eos_token_id") if path.exists() else None
     ids = stated if stated is not None else getattr(config, "eos_token_id", None)
-    return () if ids is None else (ids,) if isinstance(ids, int) else tuple(ids)
+    ids = [] if ids is None else [ids] if isinstance(ids, int) else ids
+    if not isinstance(ids, list) or not all(isinstance(id, int) for id in ids):
+        raise ForerunError(f"token ids in eos_token_id of {directory}", repr(ids), "correct it or fetch it again")
+    return tuple(ids)
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ForerunError(f"JSON in {path}", str(error), "fetch the file again") from error
+    if not isinstance(value, dict):
+        raise ForerunError(f"a JSON object in {path}", f"a {type(value).__name__}", "fetch the file again")
+    return value
 
 
 def _stored_dtype(config: Any) -> str:

@@ -27,6 +27,8 @@ def load_target(
     on = choose_device(device)
     number_type = choose_dtype(dtype, on)
     path = Path(source).expanduser()
+    if not str(source):
+        raise ForerunError("a model directory, a GGUF file, a hub id or a catalog name", "an empty name", "name one")
     if path.is_dir():
         return load_directory(path.resolve(), number_type, on)
     if path.is_file():

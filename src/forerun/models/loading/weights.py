@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import torch
 from torch import Tensor
 
 from forerun.errors import ForerunError
@@ -29,7 +30,7 @@ class WeightSource(ABC):
 
 
 def fill(decoder: Decoder, source: WeightSource) -> None:
-    """Loads all weights. Raises ForerunError for missing or surplus tensors, wrong shapes and NaN."""
+    """Loads all weights. Raises ForerunError for missing or surplus tensors, wrong shapes, NaN and infinity."""
     slots = decoder.weight_slots()
     if missing := sorted(slots.keys() - source.names):
         raise _mismatch(source, f"no {_some(missing)}")
@@ -40,8 +41,8 @@ def fill(decoder: Decoder, source: WeightSource) -> None:
         if tensor.shape != slot.shape:
             raise _mismatch(source, f"{name} of shape {list(tensor.shape)} where {list(slot.shape)} belongs")
         slot.copy_(tensor)
-        if slot.isnan().any():
-            raise _mismatch(source, f"NaN in {name}")
+        if not slot.sum(dtype=torch.float32).isfinite():
+            raise _mismatch(source, f"NaN or infinity in {name}")
 
 
 def _some(names: list[str]) -> str:
