@@ -8,10 +8,15 @@ from dataclasses import dataclass
 
 from forerun.conditions import Conditions
 from forerun.engine.drafting import Drafting
+from forerun.errors import ForerunError
 from forerun.models.base import TargetTraits
 from forerun.sampling.params import SamplingParams
 from forerun.types import RoundCounts, Timings
 from forerun.workloads.prompt import Prompt
+
+
+class UnreachableError(ForerunError):
+    """The engine doesn't answer: not a word about what it could do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,8 @@ class Backend(ABC):
         """Closed loop: ``concurrency`` requests in flight until all are done.
 
         ``drafter`` names a drafter artifact that the backend was given; ``warm_corpus`` are token sequences that a
-        shared corpus holds beforehand. Raises ``ForerunError`` for what the engine can't do.
+        shared corpus holds beforehand. Raises ``ForerunError`` for what the engine can't do, and ``UnreachableError``
+        when it doesn't answer.
         """
 
     @abstractmethod

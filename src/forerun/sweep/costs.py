@@ -2,35 +2,55 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from forerun.backends.base import Backend, CostProbe
-from forerun.engine.drafting import Drafting
+from forerun.backends.base import Backend, CostProbe, RequestRecord
 from forerun.sampling.params import SamplingParams
-from forerun.sweep.cells import Candidate, Cell
-from forerun.sweep.cost_measuring import measure_draft, measure_target, rows_needed
+from forerun.sweep.cells import OFF, Candidate, Cell
+from forerun.sweep.cost_measuring import Clock, measure_draft, measure_target, rows_needed
 from forerun.sweep.forecast import PREFILL_ROWS
-from forerun.sweep.results import DraftCostTable, TargetCostTable
+from forerun.sweep.results import CostPoint, DraftCostTable, TargetCostTable
 from forerun.sweep.trial import drafting_of
-from forerun.types import Timings
 from forerun.workloads.prompt import Prompt
 
 NUM_REPEATS = 4
 
 
 def measure_c(
-    probe: CostProbe, target: str, cells: Sequence[Cell], contexts: Sequence[int], overhead: float
+    probe: CostProbe,
+    target: str,
+    cells: Sequence[Cell],
+    contexts: Sequence[int],
+    overhead: float,
+    *,
+    clock: Clock = time.perf_counter,
 ) -> TargetCostTable:
-    """C on the rows that the cells' rounds take, and on a slice of prefill, over a few context lengths."""
+    """C on the rows that the cells' rounds take, and on a slice of prefill, over a few context lengths.
+
+    Points that share sequences and context take turns with each other alone: a probe sets such a bed up in the
+    warm-up turn, which isn't timed, and a round is only ever compared with a plain step in the same bed.
+    """
     lengths = {drafting_of(cell.candidate).max_rows for cell in cells}
-    points = rows_needed(lengths, {cell.concurrency for cell in cells})
-    grid = [(rows, sequences, context) for context in contexts for rows, sequences in points]
-    grid += [(PREFILL_ROWS, 1, context) for context in contexts]
-    return TargetCostTable(target, measure_target(probe.run_pass, sorted(set(grid)), num_repeats=NUM_REPEATS), overhead)
+    points = {*rows_needed(lengths, {cell.concurrency for cell in cells}), (PREFILL_ROWS, 1)}
+    measured: list[CostPoint] = []
+    for sequences in sorted({sequences for _, sequences in points}):
+        rows = sorted(rows for rows, size in points if size == sequences)
+        for context in contexts:
+            grid = [(count, sequences, context) for count in rows]
+            measured += measure_target(probe.run_pass, grid, num_repeats=NUM_REPEATS, clock=clock)
+    return TargetCostTable(target, tuple(measured), overhead)
 
 
 def measure_d(
-    probe: CostProbe, target: str, cells: Sequence[Cell], params: SamplingParams, text: Sequence[int]
+    probe: CostProbe,
+    target: str,
+    cells: Sequence[Cell],
+    params: SamplingParams,
+    text: Sequence[int],
+    *,
+    clock: Clock = time.perf_counter,
 ) -> list[DraftCostTable]:
     """D of each family over its grid of N, drafting behind ``text``."""
     lengths: dict[Candidate, set[int]] = {}
@@ -43,23 +63,44 @@ def measure_d(
     for family, grid in lengths.items():
         run: Callable[[int, int], None] = probe.draft_runner(drafting_of(family), params, family.drafter, text)
         points = [(n, size) for n in sorted(grid) for size in sizes]
-        tables.append(DraftCostTable(target, family, measure_draft(run, points, num_repeats=NUM_REPEATS)))
+        tables.append(DraftCostTable(target, family, measure_draft(run, points, num_repeats=NUM_REPEATS, clock=clock)))
     return tables
 
 
 def measure_overhead(backend: Backend, prompt: Prompt, candidate: Candidate, params: SamplingParams) -> float:
     """Seconds per round that sampling and bookkeeping take beyond those of a plain step; never below 0.
 
-    Doubles as the target's warm-up.
+    The prefill's part is measured alone and taken off: it would weigh more on whoever needs fewer rounds. What runs
+    first warms the target up and counts nowhere.
     """
-    plain = backend.run([prompt], Drafting(), params, concurrency=1).requests[0]
-    drafted = backend.run([prompt], drafting_of(candidate), params, concurrency=1, drafter=candidate.drafter).requests[
-        0
-    ]
-    per_step = _beside(plain.timings) / max(plain.counts.rounds, 1)
-    per_round = _beside(drafted.timings) / max(drafted.counts.rounds, 1)
-    return max(0.0, per_round - per_step)
+
+    def run(candidate: Candidate, max_tokens: int) -> RequestRecord:
+        limited = replace(params, max_tokens=max_tokens)
+        return backend.run(
+            [prompt], drafting_of(candidate), limited, concurrency=1, drafter=candidate.drafter
+        ).requests[0]
+
+    for warming in (OFF, candidate):
+        run(warming, params.max_tokens)
+    prefill = _beside(run(OFF, 1))
+    plain, drafted = run(OFF, params.max_tokens), run(candidate, params.max_tokens)
+    return max(0.0, _per_round(drafted, prefill) - _per_round(plain, prefill))
 
 
-def _beside(timings: Timings) -> float:
-    return timings.sample + timings.other
+def most_rows(cells: Sequence[Cell]) -> Candidate:
+    """The candidate to measure overhead on: the longest chain, or the largest tree where all are trees.
+
+    A longer draft is more to lay out and to check, so that a shorter one is never promised too much.
+    """
+    return max(
+        (cell.candidate for cell in cells),
+        key=lambda candidate: (not candidate.is_tree, drafting_of(candidate).max_rows),
+    )
+
+
+def _beside(request: RequestRecord) -> float:
+    return request.timings.sample + request.timings.other
+
+
+def _per_round(request: RequestRecord, prefill: float) -> float:
+    return (_beside(request) - prefill) / max(request.counts.rounds, 1)

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from forerun.backends.base import Backend, RequestRecord
+from forerun.backends.base import Backend, RequestRecord, UnreachableError
 from forerun.drafters.base import Drafter
 from forerun.drafters.registry import build, find_method
 from forerun.engine.drafting import Drafting
+from forerun.errors import ForerunError
 from forerun.models.base import TargetTraits
 from forerun.sampling.keyed_sampler import KeyedSampler
 from forerun.sampling.params import SamplingParams
@@ -33,7 +34,7 @@ def record_texts(
     backend: Backend, traits: TargetTraits, prompts: Sequence[Prompt], params: SamplingParams
 ) -> list[Recording]:
     """Runs ``off`` over the prompts."""
-    record = backend.run(prompts, Drafting(), params, concurrency=RECORDING_CONCURRENCY)
+    record = backend.run(prompts, Drafting(), params, concurrency=min(len(prompts), RECORDING_CONCURRENCY))
     return [recording_of(request, traits, params) for request in record.requests]
 
 
@@ -53,12 +54,16 @@ def recording_of(request: RequestRecord, traits: TargetTraits, params: SamplingP
 
 @dataclass(slots=True)
 class Forecaster:
-    """Predictions for one target. ``draft_costs`` is keyed by family: candidates that differ in N alone."""
+    """Predictions for one target. ``draft_costs`` is keyed by family: candidates that differ in N alone.
+
+    ``refusals``: what the engine said of candidates that it wouldn't run when they were to be looked at.
+    """
 
     backend: Backend
     target_cost: TargetCost
     draft_costs: Mapping[Candidate, DraftCost]
     warm_corpus: Sequence[Sequence[int]] = ()
+    refusals: dict[Cell, str] = field(default_factory=dict)
     _runs: dict[tuple[Candidate, str, float], RoundCounts] = field(default_factory=dict)
 
     def predict(
@@ -68,10 +73,16 @@ class Forecaster:
         prompts: Sequence[Prompt],
         params: SamplingParams,
     ) -> dict[Cell, Prediction]:
-        """Predictions of one setting's cells; a cell is missing where nothing was drafted at all."""
+        """Predictions of one setting's cells; a cell is missing where no round was run, or the engine refused."""
         predictions = {}
         for family, members in _by_family(cells).items():
-            counts = self._counts(family, members, recordings, prompts, params)
+            try:
+                counts = self._counts(family, members, recordings, prompts, params)
+            except UnreachableError:
+                raise
+            except ForerunError as error:
+                self.refusals |= dict.fromkeys(members, str(error))
+                continue
             for cell, found in zip(members, counts, strict=True):
                 prediction = self._predict(cell, family, found, recordings)
                 if prediction is not None:
@@ -139,14 +150,16 @@ def prefill_seconds(cost: TargetCost, num_tokens: int) -> float:
 def shortened(counts: RoundCounts, num_speculative_tokens: int) -> RoundCounts:
     """Counts of the same rounds with drafts cut to N: what a serial drafter offers first doesn't depend on N.
 
-    An estimate: with a smaller N the rounds begin elsewhere.
+    An estimate: with a smaller N the rounds begin elsewhere. A tree keeps its rows per depth.
     """
     positions = counts.positions[:num_speculative_tokens]
     accepted = sum(position.accepted for position in positions)
+    all_depths = sum(position.proposed for position in counts.positions)
+    kept_depths = sum(position.proposed for position in positions)
     return RoundCounts(
         counts.rounds,
         counts.rounds_without_draft,
-        sum(position.proposed for position in positions),
+        round(counts.drafted * kept_depths / all_depths) if all_depths else 0,
         accepted,
         counts.emitted - counts.accepted + accepted,
         positions,

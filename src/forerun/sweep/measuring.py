@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from forerun.backends.base import Backend
+from forerun.backends.base import Backend, UnreachableError
 from forerun.errors import ForerunError
 from forerun.sampling.params import SamplingParams
-from forerun.sweep.cells import Cell, Setting
+from forerun.sweep.cells import Cell, CellState, Setting
 from forerun.sweep.forecast import Forecaster, recording_of
 from forerun.sweep.measurements import PairResult
 from forerun.sweep.oracle import require_no_leak
@@ -23,19 +23,27 @@ from forerun.sweep.trials import Run
 from forerun.types import RoundCounts
 from forerun.workloads.prompt import Prompt
 
-# Attempts per pair that is needed: discarded and looping ones are repeated on other prompts, but not for ever.
+# Attempts per pair that counts: discarded and looping ones are repeated on other prompts, but not for ever.
 MAX_ATTEMPTS_PER_PAIR = 3
 WARM_UP_TOKENS = 4
 
 
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What ended a cell before its pairs were complete: the engine refused it, or was gone."""
+
+    state: CellState
+    reason: str
+
+
 @dataclass(slots=True)
-class _Open:
-    """A cell that needs more pairs. ``refusal`` ends it."""
+class Measured:
+    """A cell with its pairs so far, and what ended it early, if anything did."""
 
     cell: Cell
     pairs: list[PairResult]
+    ending: Ending | None = None
     is_warm: bool = False
-    refusal: str = ""
 
 
 @dataclass(slots=True)
@@ -52,51 +60,66 @@ class Measuring:
     forecaster: Forecaster | None
     deadline: Deadline
     progress: Progress
+    _gone: Ending | None = None
 
-    def measure(self, cells: Sequence[Cell]) -> dict[Cell, tuple[list[PairResult], str]]:
-        """Pairs of every cell, with the engine's refusal if it ended on one. Each pair is on disk when it ends."""
-        states = [_Open(cell, self.run.pairs(cell)) for cell in cells]
-        by_setting: dict[Setting, list[_Open]] = {}
-        for state in states:
-            by_setting.setdefault(state.cell.setting, []).append(state)
-        target = self._first_goal()
-        for setting, members in by_setting.items():
+    def measure(self, picks: Sequence[Cell], runners_up: Sequence[Cell] = ()) -> dict[Cell, Measured]:
+        """Every cell that was begun, and every pick. Each pair is on disk when it ends.
+
+        With a time budget every pick gets its least number of pairs first. What is left goes to runners-up that can be
+        completed, then to the cells that know least.
+        """
+        states = [Measured(cell, self.run.pairs(cell)) for cell in picks]
+        has_budget = self.deadline.budget is not None
+        goal = self.plan.min_pairs if has_budget else self.plan.max_pairs
+        for setting, members in _by_setting(states).items():
             self.progress.stage(f"measuring {setting.label}")
-            self._take_turns(members, states, target)
-        if self.plan.quick:
+            self._take_turns(members, states, goal)
+        states += self._measure_runners_up(runners_up, states, goal)
+        if has_budget:
             self._use_what_is_left(states)
-        return {state.cell: (state.pairs, state.refusal) for state in states}
+        return {state.cell: state for state in states}
 
-    def _first_goal(self) -> int:
-        return self.plan.min_pairs if self.plan.quick else self.plan.max_pairs
-
-    def _take_turns(self, members: Sequence[_Open], states: Sequence[_Open], goal: int) -> None:
+    def _take_turns(self, members: Sequence[Measured], states: Sequence[Measured], goal: int) -> None:
         pending = [state for state in members if not self._is_settled(state, goal)]
-        while pending and self.deadline.left > 0:
+        while pending:
             for state in pending:
+                if self.deadline.left <= 0:
+                    return
                 self._next_pair(state)
                 self._report(states, goal)
             pending = [state for state in pending if not self._is_settled(state, goal)]
 
-    def _use_what_is_left(self, states: Sequence[_Open]) -> None:
-        """A quick sweep spends its spare time on the cells that know least."""
-        while True:
-            goal = self.plan.max_pairs
-            open_states = [s for s in states if s.pairs and not self._is_settled(s, goal)]
-            if not open_states:
-                return
-            state = min(open_states, key=lambda s: len(s.pairs))
+    def _measure_runners_up(self, cells: Sequence[Cell], states: Sequence[Measured], goal: int) -> list[Measured]:
+        """Those whose least number of pairs fits the time that is left; a shorter attempt would say nothing."""
+        begun: list[Measured] = []
+        for cell in cells:
+            state = Measured(cell, self.run.pairs(cell))
+            beside = [_seconds(pair) for other in states if other.cell.setting == cell.setting for pair in other.pairs]
+            # One more for the warm-up. Where the pick was refused there is nothing to go by, and more reason to try.
+            if not state.pairs and (self.plan.min_pairs + 1) * max(beside, default=0.0) > self.deadline.left:
+                continue
+            self.progress.stage(f"measuring a runner-up on {cell.setting.label}")
+            begun.append(state)
+            self._take_turns([state], [*states, *begun], goal)
+        return begun
+
+    def _use_what_is_left(self, states: Sequence[Measured]) -> None:
+        """Spare time goes to undecided cells, those that know least first."""
+        goal = self.plan.max_pairs
+        self.progress.stage("spending what is left on undecided cells")
+        while undecided := [state for state in states if state.pairs and not self._is_settled(state, goal)]:
+            state = min(undecided, key=lambda one: len(one.pairs))
             if self.deadline.left < 2 * _seconds(state.pairs[-1]):
                 return
             self._next_pair(state)
+            self._report(states, goal)
 
-    def _is_settled(self, state: _Open, goal: int) -> bool:
-        if state.refusal or len(state.pairs) >= MAX_ATTEMPTS_PER_PAIR * goal:
-            return True
+    def _is_settled(self, state: Measured, goal: int) -> bool:
         kept = self.kept(state.pairs)
-        if len(kept) < self.plan.min_pairs:
-            return False
-        return len(kept) >= goal or has_enough_pairs(
+        most_attempts = MAX_ATTEMPTS_PER_PAIR * max(self.plan.min_pairs, len(kept) + 1)
+        if state.ending is not None or len(kept) >= goal or len(state.pairs) >= most_attempts:
+            return True
+        return len(kept) >= self.plan.min_pairs and has_enough_pairs(
             [pair.ratio for pair in kept],
             min_pairs=self.plan.min_pairs,
             max_pairs=self.plan.max_pairs,
@@ -112,18 +135,25 @@ class Measuring:
             and (self.materials[pair.cell.workload].workload.is_control or not pair.has_looping_output)
         ]
 
-    def _next_pair(self, state: _Open) -> None:
+    def _next_pair(self, state: Measured) -> None:
+        if self._gone is not None:
+            state.ending = self._gone
+            return
         index = len(state.pairs)
         cell = state.cell
-        params = sampling_of(self.plan, cell.temperature, self.max_tokens, index)
+        params = sampling_of(self.plan, cell.temperature, self.max_tokens, self._turn(cell, index))
         try:
             if not state.is_warm:
                 warm_up = sampling_of(self.plan, cell.temperature, min(WARM_UP_TOKENS, self.max_tokens))
                 self.trial.warm_up(cell, self.materials[cell.workload].choose[0], warm_up)
                 state.is_warm = True
             done = self.trial.run_pair(cell, index, self._prompts(cell, index), params)
+        except UnreachableError as error:
+            # Nobody waits for a dead engine once per cell.
+            state.ending = self._gone = Ending(CellState.UNREACHABLE, str(error))
+            return
         except ForerunError as error:
-            state.refusal = str(error)
+            state.ending = Ending(CellState.REFUSED, str(error))
             return
         self._require_cold(done, params)
         raw = self.directory.write(f"{_file_name(cell)}-{index}", done.raw())
@@ -135,6 +165,11 @@ class Measuring:
         prompts = self.materials[cell.workload].measure
         first = index * cell.concurrency
         return [prompts[(first + offset) % len(prompts)] for offset in range(cell.concurrency)]
+
+    def _turn(self, cell: Cell, index: int) -> int:
+        """Which seed's turn it is. One more per lap, so that a prompt that comes again gets another seed."""
+        pairs_per_lap = -(-len(self.materials[cell.workload].measure) // cell.concurrency)
+        return index % pairs_per_lap + index // pairs_per_lap
 
     def _require_cold(self, done: PairRun, params: SamplingParams) -> None:
         """A retrieval arm must have the counts of a cold replay over the very text it gave."""
@@ -149,7 +184,7 @@ class Measuring:
                 expected[request.prompt_id] = counts
         require_no_leak(done.pair.candidate.prompts, expected)
 
-    def _report(self, states: Sequence[_Open], goal: int) -> None:
+    def _report(self, states: Sequence[Measured], goal: int) -> None:
         done = sum(len(self.kept(state.pairs)) for state in states)
         total = sum(
             len(self.kept(state.pairs)) if self._is_settled(state, goal) else max(goal, len(self.kept(state.pairs)))
@@ -158,6 +193,13 @@ class Measuring:
         seconds = [_seconds(pair) for state in states for pair in state.pairs]
         mean = sum(seconds) / len(seconds) if seconds else None
         self.progress.advance(done, total, None if mean is None else min(mean * (total - done), self.deadline.left))
+
+
+def _by_setting(states: Sequence[Measured]) -> dict[Setting, list[Measured]]:
+    found: dict[Setting, list[Measured]] = {}
+    for state in states:
+        found.setdefault(state.cell.setting, []).append(state)
+    return found
 
 
 def _seconds(pair: PairResult) -> float:

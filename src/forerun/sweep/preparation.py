@@ -8,16 +8,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from forerun.backends.base import Backend, CostProbe
+from forerun.drafters.registry import find_method
 from forerun.sampling.params import SamplingParams
 from forerun.sweep.cells import Candidate, Cell, Setting
 from forerun.sweep.cost_model import DraftCost, Prediction, TargetCost
-from forerun.sweep.costs import measure_c, measure_d, measure_overhead
-from forerun.sweep.forecast import Forecaster, prefill_seconds, record_texts
+from forerun.sweep.costs import measure_c, measure_d, measure_overhead, most_rows
+from forerun.sweep.curve import PREDICTION_TOLERANCE
+from forerun.sweep.forecast import PREFILL_ROWS, RECORDING_CONCURRENCY, Forecaster, prefill_seconds, record_texts
 from forerun.sweep.plan import Plan
 from forerun.sweep.progress import Deadline, Progress
 from forerun.sweep.results import DraftCostTable, TargetCostTable
+from forerun.types import Weights
 from forerun.workloads.prompt import Prompt
 from forerun.workloads.prompt_set import split
 from forerun.workloads.workload import Workload
@@ -29,6 +33,8 @@ QUICK_MAX_TOKENS = 64
 QUICK_SHARE = 0.8
 # A pair is off plus something at least this much faster, on average.
 QUICK_ARMS = 1.75
+# A second family is worth measuring if it promises no less than this share below the best.
+CLOSE = PREDICTION_TOLERANCE
 PROBE_TOKENS = 16
 
 
@@ -48,13 +54,25 @@ class Material:
         return cls(workload, choose or halves.measure, halves.measure)
 
 
+class Role(Enum):
+    """Whether a cell is measured: at once, if time is left, or not because another promises more."""
+
+    PICK = "pick"
+    RUNNER_UP = "runner-up"
+    PASSED_OVER = "passed over"
+
+
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A cell and what is expected of it; ``None`` where the engine can't be looked into or never drafted."""
+    """A cell and what is expected of it; ``None`` where the engine can't be looked into or ran no round.
+
+    ``refusal``: why the engine wouldn't draft so.
+    """
 
     cell: Cell
     prediction: Prediction | None
-    is_selected: bool
+    role: Role
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +90,19 @@ class Preparation:
         return {one.cell: one.prediction for one in self.forecasts if one.prediction is not None}
 
     @property
-    def selected(self) -> list[Cell]:
+    def refusals(self) -> dict[Cell, str]:
+        """What the engine said of the cells that it refused."""
+        return {one.cell: one.refusal for one in self.forecasts if one.refusal}
+
+    @property
+    def picks(self) -> list[Cell]:
         """Cells to measure, in running order."""
-        return [one.cell for one in self.forecasts if one.is_selected]
+        return [one.cell for one in self.forecasts if one.role is Role.PICK]
+
+    @property
+    def runners_up(self) -> list[Cell]:
+        """Cells to measure if time is left, in running order."""
+        return [one.cell for one in self.forecasts if one.role is Role.RUNNER_UP]
 
     def forecaster(self, backend: Backend, warm_corpus: Sequence[Sequence[int]]) -> Forecaster | None:
         """A forecaster over the measured costs."""
@@ -84,12 +112,12 @@ class Preparation:
         return Forecaster(backend, TargetCost(self.target_cost), costs, warm_corpus)
 
 
-def sampling_of(plan: Plan, temperature: float, max_tokens: int, pair: int = 0) -> SamplingParams:
+def sampling_of(plan: Plan, temperature: float, max_tokens: int, turn: int = 0) -> SamplingParams:
     """Parameters of a pair: seeds take turns."""
     return SamplingParams(
         temperature=temperature,
         max_tokens=max_tokens,
-        seed=plan.seeds[pair % len(plan.seeds)],
+        seed=plan.seeds[turn % len(plan.seeds)],
         ignore_eos=plan.is_past_end,
     )
 
@@ -106,15 +134,19 @@ def prepare(
     """Settles one target. Engines without a probe are measured blind, every cell."""
     probe = backend.probe
     if probe is None:
-        return Preparation(plan.max_tokens, None, (), tuple(Forecast(cell, None, True) for cell in cells))
+        return Preparation(plan.max_tokens, None, (), tuple(Forecast(cell, None, Role.PICK) for cell in cells))
     progress.stage("timing passes and drafts")
-    first = next(iter(materials.values())).choose[0]
+    controls = {name for name, material in materials.items() if material.workload.is_control}
     params = sampling_of(plan, 0.0, PROBE_TOKENS)
-    overhead = measure_overhead(backend, first, cells[0].candidate, params)
+    first = next(iter(materials.values())).choose[0]
+    # A round without a draft has no overhead to speak of, and on the control class drafts are found.
+    drafted = materials[min(controls)].choose[0] if controls else first
+    overhead = measure_overhead(backend, drafted, most_rows(cells), params)
     lengths = sorted(len(backend.prompt_ids(p)) for material in materials.values() for p in material.choose)
     contexts = _contexts(lengths, plan.max_tokens, probe.traits.max_context)
-    target_cost = measure_c(probe, cells[0].target, cells, contexts, overhead)
-    draft_costs = tuple(measure_d(probe, cells[0].target, cells, params, backend.prompt_ids(first)))
+    target, clock = cells[0].target, deadline.clock
+    target_cost = measure_c(probe, target, cells, contexts, overhead, clock=clock)
+    draft_costs = tuple(measure_d(probe, target, cells, params, backend.prompt_ids(first), clock=clock))
     max_tokens = plan.max_tokens
     if plan.quick:
         max_tokens = _fitting_length(plan, TargetCost(target_cost), cells, lengths, deadline)
@@ -122,32 +154,48 @@ def prepare(
     forecaster = settled.forecaster(backend, warm_corpus)
     assert forecaster is not None, "costs were just measured"
     predictions = _predict(plan, backend, probe, forecaster, cells, materials, max_tokens, progress)
-    controls = {name for name, material in materials.items() if material.workload.is_control}
-    selected = _select(cells, predictions, controls) if plan.quick else set(cells)
-    forecasts = tuple(Forecast(cell, predictions.get(cell), cell in selected) for cell in cells)
+    willing = [cell for cell in cells if cell not in forecaster.refusals]
+    roles = select(willing, predictions, controls) if plan.quick else dict.fromkeys(willing, Role.PICK)
+    forecasts = tuple(
+        Forecast(cell, predictions.get(cell), roles.get(cell, Role.PASSED_OVER), forecaster.refusals.get(cell, ""))
+        for cell in cells
+    )
     return Preparation(max_tokens, target_cost, draft_costs, forecasts)
 
 
 def _contexts(lengths: Sequence[int], max_tokens: int, max_context: int) -> list[int]:
-    """A short and a long context among those to come."""
+    """A short and a long context among those to come, with room for a pass behind it."""
     short, long = lengths[len(lengths) // 10], lengths[-1 - len(lengths) // 10] + max_tokens
-    room = max_context - 2 * max_tokens
+    room = max_context - max(2 * max_tokens, PREFILL_ROWS)
     return sorted({max(16, min(short, room)), max(16, min(long, room))})
 
 
 def _fitting_length(
     plan: Plan, cost: TargetCost, cells: Sequence[Cell], lengths: Sequence[int], deadline: Deadline
 ) -> int:
-    """Output tokens that let every setting have its pairs in the time that is left."""
+    """Output tokens that let one cell of every setting have its pairs in the time that is left.
+
+    Runners-up are not planned for: they would halve every text, and live on what the reserve leaves.
+    """
     if plan.time_budget is None:
         return min(plan.max_tokens, QUICK_MAX_TOKENS)
-    num_settings = len({cell.setting for cell in cells})
     mean = sum(lengths) / len(lengths)
     prefill = prefill_seconds(cost, round(mean))
-    step = cost.at(1, 1, mean).seconds
-    recording = num_settings * QUICK_CHOOSING_PROMPTS * prefill
-    per_pair = QUICK_SHARE * (deadline.left - recording) / (num_settings * plan.min_pairs)
-    fitting = int((per_pair - 2 * prefill) / (QUICK_ARMS * step))
+    settings = {cell.setting for cell in cells}
+    texts = {(setting.workload, setting.temperature) for setting in settings}
+    num_recorded = min(QUICK_CHOOSING_PROMPTS, RECORDING_CONCURRENCY)
+    # Once plain, and once with each drafter that can't be replayed.
+    families = {cell.candidate.family for cell in cells}
+    num_serial = sum(f is not None and find_method(f.method).info.weights is not Weights.NONE for f in families)
+    num_recordings = len(texts) * (1 + num_serial)
+    fixed = num_recordings * num_recorded * prefill
+    per_token = num_recordings * cost.at(num_recorded, num_recorded, mean).seconds
+    for setting in settings:
+        size = setting.concurrency
+        # A warm-up and the pairs, two arms each.
+        fixed += (plan.min_pairs + 1) * 2 * size * prefill
+        per_token += plan.min_pairs * QUICK_ARMS * cost.at(size, size, mean).seconds
+    fitting = int((QUICK_SHARE * deadline.left - fixed) / per_token)
     return max(min(QUICK_MIN_TOKENS, plan.max_tokens), min(fitting, plan.max_tokens, QUICK_MAX_TOKENS))
 
 
@@ -175,24 +223,39 @@ def _predict(
     return predictions
 
 
-def _select(cells: Sequence[Cell], predictions: Mapping[Cell, Prediction], controls: set[str]) -> set[Cell]:
-    """The most promising cell of each ordinary setting; on the control, what was selected most often elsewhere."""
+def select(cells: Sequence[Cell], predictions: Mapping[Cell, Prediction], controls: set[str]) -> dict[Cell, Role]:
+    """What to measure of each setting: the most promising cell, then the best of another family if time is left.
+
+    Along N the model errs alike, so a family's best stands for it; between families D and acceptance err apart, so a
+    second family is a second opinion where its promise is within the model's tolerance of the first. On the control,
+    what was picked most often elsewhere: inflation compares one same candidate.
+    """
     by_setting: dict[Setting, list[Cell]] = {}
     for cell in cells:
         by_setting.setdefault(cell.setting, []).append(cell)
-    selected: set[Cell] = set()
-    for setting, members in by_setting.items():
-        if setting.workload not in controls:
-            selected.add(max(members, key=lambda cell: _rank(cell, predictions)))
-    common: Counter[Candidate] = Counter(cell.candidate for cell in selected)
+    roles = dict.fromkeys(cells, Role.PASSED_OVER)
     for setting, members in by_setting.items():
         if setting.workload in controls:
-            selected.add(max(members, key=lambda cell: (common[cell.candidate], *_rank(cell, predictions))))
-    return selected
+            continue
+        pick = max(members, key=lambda cell: _rank(cell, predictions))
+        roles[pick] = Role.PICK
+        others = [cell for cell in members if cell.candidate.family != pick.candidate.family]
+        rival = max(others, key=lambda cell: _rank(cell, predictions), default=None)
+        if rival is not None and _promise(rival, predictions) >= _promise(pick, predictions) * (1 - CLOSE):
+            roles[rival] = Role.RUNNER_UP
+    common: Counter[Candidate] = Counter(cell.candidate for cell, role in roles.items() if role is Role.PICK)
+    for setting, members in by_setting.items():
+        if setting.workload in controls:
+            roles[max(members, key=lambda cell: (common[cell.candidate], *_rank(cell, predictions)))] = Role.PICK
+    return roles
 
 
 def _rank(cell: Cell, predictions: Mapping[Cell, Prediction]) -> tuple[float, int]:
-    """Higher is more promising; of two that promise the same the smaller N. No prediction promises nothing."""
+    """Higher is more promising; of two that promise the same the smaller N."""
+    return round(_promise(cell, predictions), 3), -cell.candidate.num_speculative_tokens
+
+
+def _promise(cell: Cell, predictions: Mapping[Cell, Prediction]) -> float:
+    """The predicted ratio; no prediction promises nothing."""
     prediction = predictions.get(cell)
-    ratio = round(prediction.ratio, 3) if prediction is not None else 0.0
-    return ratio, -cell.candidate.num_speculative_tokens
+    return prediction.ratio if prediction is not None else 0.0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
+
+from forerun.sweep.cost_measuring import Clock
 
 
 class Progress(Protocol):
@@ -29,17 +31,27 @@ class Silent:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Seconds since ``started``, and when to be done; without a budget there is always time."""
+    """Seconds since ``started``, and when to be done; without a budget there is always time.
+
+    ``clock`` is the clock of the whole sweep: costs are timed by it too.
+    """
 
     budget: float | None
     started: float = field(default_factory=time.perf_counter)
+    clock: Clock = time.perf_counter
 
     @property
     def elapsed(self) -> float:
         """Seconds since the start."""
-        return time.perf_counter() - self.started
+        return self.clock() - self.started
 
     @property
     def left(self) -> float:
         """Seconds until the budget is used up."""
         return float("inf") if self.budget is None else self.budget - self.elapsed
+
+    def share(self, num_sharers: int) -> Deadline:
+        """An even share of the time that is left, from now on."""
+        if self.budget is None:
+            return self
+        return replace(self, budget=self.elapsed + self.left / num_sharers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from forerun.backends.base import Backend, RequestRecord, TrialRecord
 from forerun.engine.drafting import Drafting
 from forerun.sampling.params import SamplingParams
 from forerun.sweep.cells import OFF, Candidate, Cell
-from forerun.sweep.load_guard import LoadLimits, LoadWatch
+from forerun.sweep.load_guard import LoadLimits, LoadSample, LoadWatch, read_machine
 from forerun.sweep.measurements import Arm, LoadReading, PairResult, PromptOutcome
 from forerun.types import Timings
 from forerun.workloads.prompt import Prompt
@@ -34,12 +34,16 @@ class PairRun:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Runs pairs on one backend. ``may_execute``: whether checkers may run code that the model wrote."""
+    """Runs pairs on one backend. ``may_execute``: whether checkers may run code that the model wrote.
+
+    ``sample_load`` reads the machine before and after each arm.
+    """
 
     backend: Backend
     limits: LoadLimits = field(default_factory=LoadLimits)
     warm_corpus: Sequence[Sequence[int]] = ()
     may_execute: bool = False
+    sample_load: Callable[[], LoadSample] = read_machine
 
     def run_pair(self, cell: Cell, index: int, prompts: Sequence[Prompt], params: SamplingParams) -> PairRun:
         """One pair. Every second one begins with ``off``."""
@@ -56,14 +60,14 @@ class Trial:
         return PairRun(pair, records[cell.candidate], records[OFF])
 
     def warm_up(self, cell: Cell, prompt: Prompt, params: SamplingParams) -> None:
-        """Both arms once on a prompt that no pair uses; nothing is kept."""
+        """Both arms once, as wide as the cell, on a prompt that no pair uses; nothing is kept."""
         for candidate in (cell.candidate, OFF):
-            self._run(candidate, [prompt], params, 1)
+            self._run(candidate, [prompt] * cell.concurrency, params, cell.concurrency)
 
     def _run(
         self, candidate: Candidate, prompts: Sequence[Prompt], params: SamplingParams, concurrency: int
     ) -> tuple[TrialRecord, LoadReading]:
-        with LoadWatch() as watch:
+        with LoadWatch(self.sample_load) as watch:
             record = self.backend.run(
                 prompts,
                 drafting_of(candidate),

@@ -155,6 +155,11 @@ class Run:
         rows = self._all("SELECT body FROM pairs WHERE run_id = ? AND cell = ? ORDER BY pair", _key(cell))
         return [serialise.from_json(PairResult, body) for body in rows]
 
+    def raw_file(self, pair: PairResult) -> str:
+        """The name of a recorded pair's file in the run directory."""
+        query = "SELECT raw FROM pairs WHERE run_id = ? AND cell = ? AND pair = ?"
+        return self._all(query, _key(pair.cell), pair.index)[0]
+
     def record_cell(self, result: CellResult) -> None:
         """A finished cell, once per run."""
         row = (self.run_id, _key(result.cell), result.state.value, serialise.to_json(result))
@@ -184,7 +189,7 @@ class Run:
                 (_now(), serialise.to_json(result), self.run_id),
             )
 
-    def _all(self, query: str, *arguments: str) -> list[str]:
+    def _all(self, query: str, *arguments: str | int) -> list[str]:
         with self.store.transaction() as connection:
             return [body for (body,) in connection.execute(query, (self.run_id, *arguments))]
 

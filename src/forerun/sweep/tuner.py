@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from forerun.backends.base import Backend
 from forerun.conditions import Conditions, of_machine
 from forerun.errors import ForerunError
 from forerun.sweep import serialise
-from forerun.sweep.cells import Cell, CellState
+from forerun.sweep.cells import Candidate, Cell, CellState
 from forerun.sweep.choose import choose, inflation, num_comparisons
 from forerun.sweep.curve import curves
 from forerun.sweep.expand import expand
-from forerun.sweep.load_guard import LoadLimits
-from forerun.sweep.measurements import PairResult
-from forerun.sweep.measuring import Measuring
+from forerun.sweep.load_guard import LoadLimits, LoadSample, read_machine
+from forerun.sweep.looping import looping_outputs
+from forerun.sweep.measuring import MAX_ATTEMPTS_PER_PAIR, Measured, Measuring
 from forerun.sweep.plan import Plan
 from forerun.sweep.preparation import Material, Preparation, prepare, sampling_of
 from forerun.sweep.progress import Deadline, Progress
-from forerun.sweep.results import CellResult, Gap, LoopingOutput, TuneResult
+from forerun.sweep.results import CellResult, Gap, TuneResult
 from forerun.sweep.run_directory import RunDirectory
 from forerun.sweep.summary import not_measured, summarise
 from forerun.sweep.trial import Trial, drafting_of
@@ -30,7 +30,10 @@ from forerun.workloads.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Tuner:
-    """Runs a plan over backends, one per target. ``warm_corpus`` are token sequences per target, or nothing."""
+    """Runs a plan over backends, one per target. ``warm_corpus`` are token sequences per target, or nothing.
+
+    ``sample_load`` reads the machine around each trial.
+    """
 
     plan: Plan
     workloads: Sequence[Workload]
@@ -42,6 +45,7 @@ class Tuner:
     warm_corpus: Mapping[str, Sequence[Sequence[int]]]
     may_execute: bool = False
     limits: LoadLimits = field(default_factory=LoadLimits)
+    sample_load: Callable[[], LoadSample] = read_machine
 
     def tune(self) -> TuneResult:
         """Measures what isn't measured yet, and puts everything together.
@@ -55,40 +59,66 @@ class Tuner:
                 "at least one method with a candidate", "; ".join(str(gap.what) for gap in gaps) or "none", "name one"
             )
         materials = {workload.name: Material.of(workload, self.plan) for workload in self.workloads}
-        self._check(cells, materials)
+        refused = self._check(cells)
+        self._check_prompts(materials)
         results: list[CellResult] = []
         preparations: dict[str, Preparation] = {}
         for number, target in enumerate(self.plan.targets):
-            ours = [cell for cell in cells if cell.target == target]
-            deadline = self._share(number)
+            ours = [cell for cell in cells if cell.target == target and cell not in refused]
+            results += [
+                not_measured(cell, CellState.REFUSED, reason)
+                for cell, reason in refused.items()
+                if cell.target == target
+            ]
+            if not ours:
+                continue
+            deadline = self.deadline.share(len(self.plan.targets) - number)
             preparation = self._prepare(target, ours, materials, deadline)
             preparations[target] = preparation
-            results += self._measure(target, ours, preparation, materials, deadline)
+            results += self._measure(target, ours, preparation, materials, started, deadline)
+        place = {cell: index for index, cell in enumerate(cells)}
+        results.sort(key=lambda result: place[result.cell])
         return self._assemble(started, results, preparations, [*gaps, *self._notes(materials)])
 
-    def _share(self, number: int) -> Deadline:
-        """Each target gets an even share of the time that is left."""
-        if self.deadline.budget is None:
-            return self.deadline
-        share = self.deadline.left / (len(self.plan.targets) - number)
-        return Deadline(self.deadline.elapsed + share, self.deadline.started)
+    def _check(self, cells: Sequence[Cell]) -> dict[Cell, str]:
+        """Cells whose way of drafting their target can't run, and why.
 
-    def _check(self, cells: Sequence[Cell], materials: Mapping[str, Material]) -> None:
-        """Refuse before measuring: ways of drafting that can't run, prompts that don't fit."""
-        for target in self.plan.targets:
-            backend = self.backends[target]
-            for candidate in dict.fromkeys(cell.candidate for cell in cells if cell.target == target):
-                backend.check(drafting_of(candidate), candidate.drafter)
-            if backend.probe is None:
-                continue
-            context = backend.probe.traits.max_context
+        A drafter that fits one of several targets is no mistake. One that fits none is: raises ForerunError then.
+        """
+        refused: dict[Cell, str] = {}
+        by_candidate: dict[Candidate, list[Cell]] = {}
+        for cell in cells:
+            by_candidate.setdefault(cell.candidate, []).append(cell)
+        for candidate, members in by_candidate.items():
+            errors: dict[str, ForerunError] = {}
+            targets = dict.fromkeys(cell.target for cell in members)
+            for target in targets:
+                try:
+                    self.backends[target].check(drafting_of(candidate), candidate.drafter)
+                except ForerunError as error:
+                    errors[target] = error
+            if len(errors) == len(targets):
+                raise next(iter(errors.values()))
+            refused |= {cell: str(errors[cell.target]) for cell in members if cell.target in errors}
+        return refused
+
+    def _check_prompts(self, materials: Mapping[str, Material]) -> None:
+        """Raises ForerunError for prompts that don't fit, and for a warm corpus that holds their answers."""
+        for target, backend in self.backends.items():
+            known = [tuple(text) for text in self.warm_corpus.get(target, ())]
             for prompt in (p for material in materials.values() for p in material.workload.prompts):
-                length = len(backend.prompt_ids(prompt))
-                if length + 2 > context:
+                ids = backend.prompt_ids(prompt)
+                if backend.probe is not None and len(ids) + 2 > backend.probe.traits.max_context:
                     raise ForerunError(
-                        f"prompts that fit {target}'s context of {context} tokens",
-                        f"{prompt.id} with {length} tokens",
+                        f"prompts that fit {target}'s context of {backend.probe.traits.max_context} tokens",
+                        f"{prompt.id} with {len(ids)} tokens",
                         "shorten it or leave it out",
+                    )
+                if any(text[: len(ids)] == ids for text in known):
+                    raise ForerunError(
+                        "a warm corpus of other prompts than those to tune on",
+                        f"{prompt.id} in both",
+                        "take it out of one of the two",
                     )
 
     def _prepare(
@@ -110,6 +140,7 @@ class Tuner:
         cells: Sequence[Cell],
         preparation: Preparation,
         materials: Mapping[str, Material],
+        started: Conditions,
         deadline: Deadline,
     ) -> list[CellResult]:
         backend, corpus = self.backends[target], self.warm_corpus.get(target, ())
@@ -117,7 +148,7 @@ class Tuner:
         measuring = Measuring(
             self.plan,
             backend,
-            Trial(backend, self.limits, corpus, self.may_execute),
+            Trial(backend, self.limits, corpus, self.may_execute, self.sample_load),
             self.run,
             self.directory,
             materials,
@@ -126,38 +157,57 @@ class Tuner:
             deadline,
             self.progress,
         )
-        measured = measuring.measure([cell for cell in preparation.selected if cell not in finished])
+        measured = measuring.measure(
+            [cell for cell in preparation.picks if cell not in finished],
+            [cell for cell in preparation.runners_up if cell not in finished],
+        )
         results = []
         for cell in cells:
             if cell not in finished:
-                pairs, refusal = measured.get(cell, ([], ""))
-                finished[cell] = self._settle(cell, pairs, refusal, preparation, materials)
-                self.run.record_cell(finished[cell])
+                state = measured.get(cell, Measured(cell, []))
+                finished[cell] = self._settle(state, preparation, materials[cell.workload], started)
+                # What had no time, or no engine, may have it when the run is resumed.
+                if finished[cell].state not in (CellState.NOT_RUN, CellState.UNREACHABLE):
+                    self.run.record_cell(finished[cell])
             results.append(finished[cell])
         return results
 
     def _settle(
-        self,
-        cell: Cell,
-        pairs: Sequence[PairResult],
-        refusal: str,
-        preparation: Preparation,
-        materials: Mapping[str, Material],
+        self, measured: Measured, preparation: Preparation, material: Material, started: Conditions
     ) -> CellResult:
+        cell = measured.cell
         prediction = preparation.predictions.get(cell)
-        if refusal:
-            return not_measured(cell, CellState.REFUSED, refusal, prediction=prediction)
-        if pairs:
-            conditions = self._conditions(cell, preparation, materials[cell.workload])
-            is_control = materials[cell.workload].workload.is_control
-            return summarise(cell, pairs, prediction=prediction, conditions=conditions, is_control=is_control)
-        if cell in preparation.selected:
-            reason = f"the time budget of {self.plan.time_budget:.0f} s was used up" if self.plan.time_budget else ""
-        else:
-            reason = "replayed over recorded text, another candidate promised more" if prediction else "never drafted"
-        return not_measured(cell, CellState.NOT_RUN, reason, prediction=prediction)
+        if cell in preparation.refusals:
+            return not_measured(cell, CellState.REFUSED, preparation.refusals[cell])
+        if measured.ending is not None:
+            return not_measured(cell, measured.ending.state, measured.ending.reason, prediction=prediction)
+        if not measured.pairs:
+            return not_measured(cell, CellState.NOT_RUN, self._why_not_run(cell, preparation), prediction=prediction)
+        conditions = self._conditions(measured, preparation, material, started)
+        is_control = material.workload.is_control
+        result = summarise(cell, measured.pairs, prediction=prediction, conditions=conditions, is_control=is_control)
+        has_more_to_try = len(measured.pairs) < MAX_ATTEMPTS_PER_PAIR * self.plan.min_pairs
+        if result.state is CellState.NOT_RUN and has_more_to_try:
+            return replace(result, reason=f"{result.reason}; {self._time_is_up}")
+        return result
 
-    def _conditions(self, cell: Cell, preparation: Preparation, material: Material) -> Conditions:
+    def _why_not_run(self, cell: Cell, preparation: Preparation) -> str:
+        if cell in preparation.picks:
+            return self._time_is_up
+        if cell not in preparation.predictions:
+            return "nothing to predict from: no round was run"
+        if cell in preparation.runners_up:
+            return f"close to the best by prediction, but {self._time_is_up}"
+        return "replayed over recorded text, another candidate promised more"
+
+    @property
+    def _time_is_up(self) -> str:
+        return f"the time budget of {self.plan.time_budget or 0:.0f} s was used up"
+
+    def _conditions(
+        self, measured: Measured, preparation: Preparation, material: Material, started: Conditions
+    ) -> Conditions:
+        cell = measured.cell
         params = sampling_of(self.plan, cell.temperature, preparation.max_tokens)
         backend, candidate = self.backends[cell.target], cell.candidate
         known = backend.conditions(
@@ -172,7 +222,9 @@ class Tuner:
             prompt_set_size=len(material.measure),
             harness="forerun tune, pairs in turn in one process",
             sampling=f"{known.sampling}, seeds {list(self.plan.seeds)}",
-        )
+            started_at=started.started_at,
+            load=round(measured.pairs[0].off.load.load_average, 2),
+        ).ended()
 
     def _notes(self, materials: Mapping[str, Material]) -> list[Gap]:
         """What was done with less than it should have been."""
@@ -208,7 +260,7 @@ class Tuner:
             tuple(p.target_cost for p in preparations.values() if p.target_cost is not None),
             tuple(table for p in preparations.values() for table in p.draft_costs),
             tuple(gaps),
-            tuple(self._looping(results)),
+            tuple(looping_outputs(self.run, self.directory, [result.cell for result in results], controls)),
             controls,
             num_comparisons(results),
         )
@@ -228,17 +280,3 @@ class Tuner:
         return replace(
             Conditions(**agreed), started_at=started.started_at, load=started.load, commit=started.commit
         ).ended()
-
-    def _looping(self, results: Sequence[CellResult]) -> list[LoopingOutput]:
-        """Looping outputs of ordinary workloads, once per prompt."""
-        found: dict[tuple[str, str], LoopingOutput] = {}
-        controls = {workload.name for workload in self.workloads if workload.is_control}
-        for result in results:
-            if result.cell.workload in controls:
-                continue
-            for pair in self.run.pairs(result.cell):
-                for outcome in pair.off.prompts:
-                    if outcome.is_looping:
-                        entry = LoopingOutput(result.cell.setting, outcome.prompt_id, outcome.repetition, "")
-                        found.setdefault((result.cell.target, outcome.prompt_id), entry)
-        return list(found.values())

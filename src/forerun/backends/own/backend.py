@@ -99,13 +99,15 @@ class OwnBackend(Backend):
     def _engine(self, drafting: Drafting, drafter: str, *, concurrency: int, num_tokens: int) -> Engine:
         """Cold, with room for ``concurrency`` requests of ``num_tokens`` tokens and all of their drafts."""
         room = num_tokens + drafting.max_rows + 3 * BLOCK_SIZE
+        # A recurrent target runs what it accepted once more, in front of the next draft.
+        num_replayed = drafting.max_rows if self.loaded.target.traits.has_recurrent_state else 0
         return Engine(
             self.loaded,
             drafting,
             draft_model=self._drafter(drafter),
             cache_tokens=room * concurrency,
             block_size=BLOCK_SIZE,
-            row_budget=max(MIN_ROW_BUDGET, concurrency * (1 + drafting.max_rows)),
+            row_budget=max(MIN_ROW_BUDGET, concurrency * (1 + num_replayed + drafting.max_rows)),
             reuses_prefixes=False,
         )
 

@@ -26,26 +26,27 @@ PREFILL_ROWS = 64
 
 @dataclass(frozen=True, slots=True)
 class _Bed:
-    """Sequences of one length, ready for a pass."""
+    """Sequences of one length, ready for a pass of up to ``max_rows`` rows each."""
 
     cache: PagedCache
     sequences: tuple[CachedSequence, ...]
+    max_rows: int
 
 
 class OwnProbe(CostProbe):
-    """Times nothing itself; keeps one bed of sequences, so that points of the grid only pay for their pass."""
+    """Times nothing itself; keeps the last bed of sequences, so that points that share one only pay for their pass."""
 
-    def __init__(self, loaded: LoadedTarget, drafters: Mapping[str, DraftModel], max_rows: int = 64) -> None:
+    def __init__(self, loaded: LoadedTarget, drafters: Mapping[str, DraftModel]) -> None:
         self.traits = loaded.target.traits
         self._loaded = loaded
         self._drafters = drafters
-        self._max_rows = max_rows
         self._beds: dict[tuple[int, int], _Bed] = {}
 
     def run_pass(self, rows: int, sequences: int, context: int) -> None:
         """See ``CostProbe``; nothing of the pass is kept."""
-        bed = self._bed(sequences, context)
-        self._pass(bed, rows // sequences, is_kept=False)
+        num_rows = rows // sequences
+        bed = self._bed(sequences, context, num_rows)
+        self._pass(bed, num_rows, is_kept=False)
 
     def draft_runner(
         self, drafting: Drafting, params: SamplingParams, drafter: str, text: Sequence[int]
@@ -71,15 +72,17 @@ class OwnProbe(CostProbe):
 
         return run
 
-    def _bed(self, sequences: int, context: int) -> _Bed:
-        if (sequences, context) not in self._beds:
+    def _bed(self, sequences: int, context: int, num_rows: int) -> _Bed:
+        bed = self._beds.get((sequences, context))
+        if bed is None or bed.max_rows < num_rows:
             self._beds.clear()
-            blocks = sequences * (-(-(context + self._max_rows) // BLOCK_SIZE) + 1)
+            max_rows = max(PREFILL_ROWS, num_rows)
+            blocks = sequences * (-(-(context + max_rows) // BLOCK_SIZE) + 1)
             cache = PagedCache(self._loaded.target, blocks, BLOCK_SIZE)
-            bed = _Bed(cache, tuple(cache.open() for _ in range(sequences)))
+            bed = _Bed(cache, tuple(cache.open() for _ in range(sequences)), max_rows)
             self._fill(bed, context)
             self._beds[sequences, context] = bed
-        return self._beds[sequences, context]
+        return bed
 
     def _fill(self, bed: _Bed, context: int) -> None:
         """Bring every sequence to its length: with real rows where state can't be made up, else with empty slots."""
