@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,14 @@ from forerun.errors import ForerunError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from forerun.conditions import Conditions
     from forerun.engine.engine import Engine
     from forerun.engine.request import Completion
     from forerun.engine.round import RoundEvent
     from forerun.models.tokenizer import Tokenizer
+
+
+_PICTURES = {code: chr(0x2400 + code) for code in range(32)} | {9: "⇥", 10: "⏎", 127: "\N{SYMBOL FOR DELETE}"}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -53,19 +57,14 @@ def run(args: argparse.Namespace) -> int:
     if args.draft_model:
         drafter = load_with_progress(args.draft_model, dtype=args.dtype, device=args.device)
     prompt = _prompt_ids(loaded.tokenizer, text, is_chat=args.chat)
-    longest = len(prompt) + params.max_tokens + drafting.max_rows + 32
+    # The engine cuts an output where the context ends, so more room than that is never used.
+    longest = min(len(prompt) + params.max_tokens, loaded.target.traits.max_context) + drafting.max_rows + 32
     engine = Engine(loaded, drafting, draft_model=drafter, cache_tokens=longest * params.n)
     if args.json:
+        artifact = drafter.artifact if drafter else NO_ARTIFACT
+        started = conditions_of(engine, params, loaded.artifact, artifact, concurrency=1)
         completions = engine.generate([prompt], params)
-        conditions = conditions_of(
-            engine, params, loaded.artifact, drafter.artifact if drafter else NO_ARTIFACT, concurrency=1
-        )
-        objects = [{**completion.to_json(), "conditions": asdict(conditions)} for completion in completions]
-        for completion, item in zip(completions, objects, strict=True):
-            if completion.logprobs:
-                item["logprobs"] = [asdict(entry) for entry in completion.logprobs]
-        json.dump(objects[0] if params.n == 1 else {"choices": objects}, sys.stdout, ensure_ascii=False)
-        print()
+        _print_json(completions, replace(started, harness="forerun generate").ended())
         return 0
     events = engine.stream(prompt, params)
     completions = _show(Console(highlight=False), engine, events, show_rounds=args.show_rounds)
@@ -75,22 +74,44 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read_prompt(args: argparse.Namespace) -> str:
+    """The prompt's text as it stands: its line ends are kept, only a byte order mark is no part of it."""
     if args.prompt_file is None:
-        return str(args.prompt)
-    if args.prompt_file == "-":
-        return sys.stdin.read()
+        # Bytes of the command line that are no text arrive as lone surrogates.
+        data, source = str(args.prompt).encode("utf-8", errors="surrogatepass"), "--prompt"
+    elif args.prompt_file == "-":
+        data, source = sys.stdin.buffer.read(), "standard input"
+    else:
+        data, source = _read_file(Path(args.prompt_file)), args.prompt_file
     try:
-        return Path(args.prompt_file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "bytes that are not UTF-8"
-        raise ForerunError(f"a readable text file {args.prompt_file}", str(reason), "correct the path") from None
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        found = f"byte 0x{data[error.start]:02x} at place {error.start}"
+        raise ForerunError(f"UTF-8 text in {source}", found, "convert it to UTF-8") from error
+    if not text:
+        raise ForerunError("a prompt of at least one token", f"nothing in {source}", "write something to continue")
+    return text
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise ForerunError(f"a readable text file {path}", found, "correct the path") from error
+
+
+def _print_json(completions: Sequence[Completion], conditions: Conditions) -> None:
+    """One object on one line; several choices lie in its ``choices``. Escaped, so that every terminal gets it whole."""
+    objects = [{**completion.to_json(), "conditions": asdict(conditions)} for completion in completions]
+    for completion, item in zip(completions, objects, strict=True):
+        if completion.logprobs:
+            item["logprobs"] = [asdict(entry) for entry in completion.logprobs]
+    print(json.dumps(objects[0] if len(objects) == 1 else {"choices": objects}))
 
 
 def _prompt_ids(tokenizer: Tokenizer | None, text: str, *, is_chat: bool) -> list[int]:
     if tokenizer is None:
         raise ForerunError("a model with a tokenizer", "none beside the weights", "add its tokenizer.json")
-    if not text:
-        raise ForerunError("a prompt of at least one token", "an empty prompt", "write something to continue")
     if is_chat:
         return list(tokenizer.chat([{"role": "user", "content": text}]))
     return list(tokenizer.encode(text))
@@ -104,7 +125,7 @@ def _show(console: Console, engine: Engine, events: Iterator[RoundEvent], *, sho
         requests[event.request.id] = event.request
         if show_rounds:
             num_rounds[event.request.id] = num_rounds.get(event.request.id, -1) + 1
-            console.print(_round_line(engine, event, num_rounds[event.request.id]))
+            console.print(_round_line(engine, event, num_rounds[event.request.id]), soft_wrap=True)
         elif event.request.params.n == 1:
             print(event.text, end="", flush=True)
     completions = [engine.completion(requests[id]) for id in sorted(requests)]
@@ -138,7 +159,8 @@ def _round_line(engine: Engine, event: RoundEvent, number: int) -> Any:
 
 
 def _visible(text: str) -> str:
-    return text.replace("\n", "⏎").replace("\t", "⇥")
+    """Signs that would move the cursor or colour the terminal, as pictures of themselves."""
+    return text.translate(_PICTURES)
 
 
 def _print_counts(completion: Completion, *, is_choice: bool) -> None:

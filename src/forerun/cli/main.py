@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from forerun.cli.parser import Parser
 from forerun.errors import ForerunError
 
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM})
+_REMEDY = "free space, mend its permissions or choose another place"
+
 # Name -> what it is for. Modules are imported only when asked for, so that --help is quick and touches no device.
 COMMANDS = {
     "tune": "measure which way of drafting pays, per workload, on this machine",
@@ -30,22 +33,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        return _run(list(sys.argv[1:] if argv is None else argv))
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        # What is still buffered may meet a closed pipe or a full disk: here, not while Python leaves.
+        sys.stdout.flush()
+        return code
     except ForerunError as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         print("forerun: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM):
+        if error.errno not in _DISK_ERRORS:
             raise
-        where = error.filename or "the disk"
-        return _fail(
-            f"expected to be able to write {where}; found {error.strerror}; free space or choose another place"
-        )
+        if error.filename is None:
+            _discard_output()
+        where = error.filename or "standard output"
+        return _fail(str(ForerunError(f"to be able to use {where}", error.strerror or "no reason", _REMEDY)))
+
+
+def _discard_output() -> None:
+    """Nobody can have the rest of it; Python would try again when it leaves."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(argv: list[str]) -> int:

@@ -30,20 +30,27 @@ def run(args: argparse.Namespace) -> int:
     for heading in ("method", "dependency", "borrows", "weights", "trees", "N", "what it is"):
         table.add_column(heading)
     for info in infos:
-        row = _plain(info)
-        grid = f"{row['grid']} (at most {info.max_num_speculative_tokens})" if info.default_grid else "-"
-        table.add_row(info.name, row["dependency"], row["borrows"], row["weights"], row["trees"], grid, info.summary)
+        grid = ", ".join(str(n) for n in info.default_grid)
+        table.add_row(
+            info.name,
+            info.dependency.value,
+            info.borrows.value,
+            info.weights.value,
+            "yes" if info.has_trees else "no",
+            f"{grid} (at most {info.max_num_speculative_tokens})" if grid else "-",
+            info.summary,
+        )
     Console().print(table)
     return 0
 
 
-def _plain(info: MethodInfo) -> dict[str, str]:
+def _plain(info: MethodInfo) -> dict[str, object]:
     return {
         "dependency": info.dependency.value,
         "borrows": info.borrows.value,
         "weights": info.weights.value,
-        "trees": "yes" if info.has_trees else "no",
-        "grid": ", ".join(str(n) for n in info.default_grid),
-        "max_num_speculative_tokens": str(info.max_num_speculative_tokens),
+        "has_trees": info.has_trees,
+        "default_grid": list(info.default_grid),
+        "max_num_speculative_tokens": info.max_num_speculative_tokens,
         "summary": info.summary,
     }

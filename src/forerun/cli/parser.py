@@ -19,13 +19,13 @@ class Parser(argparse.ArgumentParser):
         raise ForerunError("known flags and values", message, f"see `{self.prog} --help`")
 
 
-def read_pairs(pairs: list[str], flag: str) -> dict[str, str]:
+def read_pairs(pairs: list[str], flag: str, form: str = "NAME=VALUE") -> dict[str, str]:
     """``name=value`` texts as a mapping. Raises ``ForerunError`` for anything else, or a name given twice."""
     read: dict[str, str] = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")
         if not sign or not name:
-            raise ForerunError(f"{flag} NAME=VALUE", repr(pair), "write it with an equals sign")
+            raise ForerunError(f"{flag} {form}", repr(pair), "write it with an equals sign")
         if name in read:
             raise ForerunError(f"one value for {flag} {name}", "two", "drop one of them")
         read[name] = value
@@ -89,8 +89,10 @@ def sampling_params(args: argparse.Namespace) -> Any:
     """The SamplingParams that the flags describe."""
     from forerun.sampling.params import SamplingParams
 
+    if args.choices < 1:
+        raise ForerunError("--choices of 1 or more", str(args.choices), "leave it out for one")
     biases = []
-    for token, bias in read_pairs(args.logit_bias, "--logit-bias").items():
+    for token, bias in read_pairs(args.logit_bias, "--logit-bias", "ID=BIAS").items():
         try:
             biases.append((int(token), float(bias)))
         except ValueError:
@@ -116,14 +118,28 @@ def sampling_params(args: argparse.Namespace) -> Any:
 
 
 def drafting_of(args: argparse.Namespace) -> Any:
-    """The Drafting that the flags describe; N defaults to the largest of the method's grid."""
+    """The Drafting that the flags describe; N defaults to the largest of the method's grid.
+
+    Raises ``ForerunError`` for flags that contradict each other, before anything is loaded.
+    """
+    from forerun.drafters.knobs import read_knobs
     from forerun.drafters.registry import check_num_speculative_tokens, find_method
     from forerun.engine.drafting import Drafting
 
-    info = find_method(args.method).info
+    method = find_method(args.method)
+    info = method.info
     n = args.num_speculative_tokens
     if n is None:
         n = max(info.default_grid, default=0)
     check_num_speculative_tokens(info, n)
-    knobs = read_pairs(args.knob, "--knob")
+    if args.tree and not info.has_trees:
+        raise ForerunError(f"chains for method {info.name}", "--tree", "drop it or choose another method")
+    if args.method == "draft_model" and args.draft_model is None:
+        raise ForerunError("--draft-model MODEL for --method draft_model", "none", "name a model of its tokenizer")
+    if args.method != "draft_model" and args.draft_model is not None:
+        raise ForerunError(
+            "--draft-model with --method draft_model alone", f"--method {args.method}", "drop one of the two"
+        )
+    knobs: dict[str, object] = {**read_pairs(args.knob, "--knob")}
+    read_knobs(info.name, method.config, knobs)
     return Drafting(args.method, n, is_tree=args.tree, num_rows=args.tree_rows, knobs=knobs)

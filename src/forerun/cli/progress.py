@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from transformers.utils import logging as transformers_logging
 
 from forerun.models.loading.load_target import load_target
 from forerun.models.loading.loaded_target import LoadedTarget
@@ -16,6 +17,9 @@ from forerun.models.pull import pull
 
 def load_with_progress(source: str, *, dtype: str, device: str) -> LoadedTarget:
     """``load_target`` with a bar while something is fetched."""
+    # What the library would say about a checkpoint comes as an error of ours, in one line; its bars tell nobody more.
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
     with _bar(f"fetching {source}") as report:
         return load_target(source, dtype=dtype, device=device, progress=report)
 
@@ -28,15 +32,19 @@ def pull_with_progress(name: str) -> Path:
 
 @contextmanager
 def _bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Drawn from the first byte that has to be fetched; where nothing has to be, stderr stays empty."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        tasks: list[int] = []
+    console = Console(stderr=True)
+    with ExitStack() as stack:
+        progress = Progress(*columns, console=console, transient=True)
+        task = progress.add_task(title, total=None)
+        is_drawn = False
 
         def report(done: int, total: int) -> None:
-            if done >= total and not tasks:
-                return
-            if not tasks:
-                tasks.append(progress.add_task(title, total=total))
-            progress.update(tasks[0], completed=done)  # type: ignore[arg-type]
+            nonlocal is_drawn
+            if not is_drawn and console.is_terminal and done < total:
+                stack.enter_context(progress)
+                is_drawn = True
+            progress.update(task, completed=done, total=total)
 
         yield report

@@ -94,9 +94,9 @@ def run(args: argparse.Namespace) -> int:
     render(result, Console(highlight=False))
     write_report(result, args.out / "report.html")
     write_policy(args.out / "policy.json", Policy.of(result))
-    print(
-        f"\nreport: {args.out / 'report.html'}\npolicy: {args.out / 'policy.json'}\ntrials: {args.out / 'trials.sqlite'}"
-    )
+    print()
+    for what, name in (("report", "report.html"), ("policy", "policy.json"), ("trials", "trials.sqlite")):
+        print(f"{what}: {args.out / name}")
     return 0
 
 

