@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from forerun.models.base import AttentionGroup
+from forerun.models.exact_ops import exp_bounded
 
 QUERY_TILE = 8
 KEY_BLOCK = 64
@@ -34,6 +35,7 @@ class AttentionPlan:
     item_tile: Tensor  # int64 [W]
     key_index: Tensor  # int64 [W * kv heads * KEY_BLOCK] into keys viewed as [slots * kv heads, width]
     mask: Tensor  # fp32 [W, 1, QUERY_TILE, 1, KEY_BLOCK], 0 or -inf
+    visible: Tensor  # fp32, the same shape, 1 where the mask is 0 and else 0
     row_lane: Tensor  # int64 [rows], where each row's result lies in [T * QUERY_TILE]
 
 
@@ -90,7 +92,7 @@ def plan_attention(
     hidden = key_positions[:, None, :] > row_positions
     if window is not None:
         hidden |= key_positions[:, None, :] <= row_positions - window
-    mask = torch.zeros(hidden.shape).masked_fill_(hidden, float("-inf"))
+    mask = torch.zeros(hidden.shape).masked_fill_(hidden, float("-inf"))[:, None, :, None, :]
 
     # Keys behind a tile's newest position may never have been written: masked lanes read the newest instead.
     newest = tile_positions.amax(1)[item_tile]
@@ -109,7 +111,8 @@ def plan_attention(
         tile_rows.to(device),
         item_tile.to(device),
         key_index.flatten(),
-        mask[:, None, :, None, :].to(device),
+        mask.to(device),
+        (mask == 0).float().to(device),
         row_lane.to(device),
     )
 
@@ -168,10 +171,11 @@ def attend(
     if sinks is not None:
         per_lane = sinks.float().view(kv_heads, 1, shared).expand(-1, QUERY_TILE, -1).reshape(1, kv_heads, -1, 1)
         highest = torch.maximum(highest, per_lane)
-    weights = scores.sub_(highest.index_select(0, plan.item_tile)).exp_()
+    weights = exp_bounded(scores.sub_(highest.index_select(0, plan.item_tile)))
+    weights.view(num_items, kv_heads, QUERY_TILE, shared, KEY_BLOCK).mul_(plan.visible)
     total = _in_block_order(plan, _sum_keys(weights), torch.add)
     if sinks is not None:
-        total = total + torch.exp(per_lane - highest)
+        total = total + exp_bounded(per_lane - highest)
     mixed = torch.bmm(weights.flatten(0, 1), value_blocks).view(num_items, kv_heads, QUERY_TILE * shared, -1)
     out = _in_block_order(plan, mixed, torch.add).div_(total)
     out = out.view(num_tiles, kv_heads, QUERY_TILE, shared, -1).transpose(1, 2)

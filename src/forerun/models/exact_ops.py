@@ -12,15 +12,24 @@ import torch
 from torch import Tensor
 
 
+# Beyond these e^x is no normal fp32 number, and MKL takes up to fifty times as long over it.
+LOWEST_EXPONENT, HIGHEST_EXPONENT = -87.0, 88.0
+
+
+def exp_bounded(x: Tensor) -> Tensor:
+    """e^x in fp32, with x cut where the result would underflow or overflow."""
+    return torch.exp(x.clamp(LOWEST_EXPONENT, HIGHEST_EXPONENT))
+
+
 def sigmoid(x: Tensor) -> Tensor:
     """1 / (1 + e^-x), in fp32."""
-    return 1 / (torch.exp(-x.float()) + 1)
+    return 1 / (exp_bounded(-x.float()) + 1)
 
 
 def silu(x: Tensor) -> Tensor:
     """x / (1 + e^-x), in fp32."""
     x = x.float()
-    return x / (torch.exp(-x) + 1)
+    return x / (exp_bounded(-x) + 1)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
