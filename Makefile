@@ -23,7 +23,7 @@ $(VENV)/installed: pyproject.toml
 	touch $@
 
 tune: install
-	$(BIN)/forerun tune --quick $(ARGS)
+	$(BIN)/forerun tune --quick --out runs/tune $(ARGS)
 
 test: install
 	$(PYTEST) $(ARGS)
