@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from forerun.backends.base import Backend
 from forerun.conditions import Conditions, of_machine
-from forerun.errors import ForerunError
 from forerun.sweep import serialise
-from forerun.sweep.cells import Candidate, Cell, CellState
+from forerun.sweep.cells import Cell, CellState
+from forerun.sweep.check import check
 from forerun.sweep.choose import choose, inflation, num_comparisons
 from forerun.sweep.curve import curves
-from forerun.sweep.expand import expand
 from forerun.sweep.load_guard import LoadLimits, LoadSample, read_machine
 from forerun.sweep.looping import looping_outputs
 from forerun.sweep.measuring import MAX_ATTEMPTS_PER_PAIR, Measured, Measuring
@@ -53,14 +52,9 @@ class Tuner:
         Raises ``ForerunError`` before the first measurement for what no engine here can run.
         """
         started = of_machine()
-        cells, gaps = expand(self.plan, [workload.name for workload in self.workloads])
-        if not cells:
-            raise ForerunError(
-                "at least one method with a candidate", "; ".join(str(gap.what) for gap in gaps) or "none", "name one"
-            )
+        checked = check(self.plan, self.workloads, self.backends, self.warm_corpus)
+        cells, refused = checked.cells, checked.refused
         materials = {workload.name: Material.of(workload, self.plan) for workload in self.workloads}
-        refused = self._check(cells)
-        self._check_prompts(materials)
         results: list[CellResult] = []
         preparations: dict[str, Preparation] = {}
         for number, target in enumerate(self.plan.targets):
@@ -78,48 +72,7 @@ class Tuner:
             results += self._measure(target, ours, preparation, materials, started, deadline)
         place = {cell: index for index, cell in enumerate(cells)}
         results.sort(key=lambda result: place[result.cell])
-        return self._assemble(started, results, preparations, [*gaps, *self._notes(materials)])
-
-    def _check(self, cells: Sequence[Cell]) -> dict[Cell, str]:
-        """Cells whose way of drafting their target can't run, and why.
-
-        A drafter that fits one of several targets is no mistake. One that fits none is: raises ForerunError then.
-        """
-        refused: dict[Cell, str] = {}
-        by_candidate: dict[Candidate, list[Cell]] = {}
-        for cell in cells:
-            by_candidate.setdefault(cell.candidate, []).append(cell)
-        for candidate, members in by_candidate.items():
-            errors: dict[str, ForerunError] = {}
-            targets = dict.fromkeys(cell.target for cell in members)
-            for target in targets:
-                try:
-                    self.backends[target].check(drafting_of(candidate), candidate.drafter)
-                except ForerunError as error:
-                    errors[target] = error
-            if len(errors) == len(targets):
-                raise next(iter(errors.values()))
-            refused |= {cell: str(errors[cell.target]) for cell in members if cell.target in errors}
-        return refused
-
-    def _check_prompts(self, materials: Mapping[str, Material]) -> None:
-        """Raises ForerunError for prompts that don't fit, and for a warm corpus that holds their answers."""
-        for target, backend in self.backends.items():
-            known = [tuple(text) for text in self.warm_corpus.get(target, ())]
-            for prompt in (p for material in materials.values() for p in material.workload.prompts):
-                ids = backend.prompt_ids(prompt)
-                if backend.probe is not None and len(ids) + 2 > backend.probe.traits.max_context:
-                    raise ForerunError(
-                        f"prompts that fit {target}'s context of {backend.probe.traits.max_context} tokens",
-                        f"{prompt.id} with {len(ids)} tokens",
-                        "shorten it or leave it out",
-                    )
-                if any(text[: len(ids)] == ids for text in known):
-                    raise ForerunError(
-                        "a warm corpus of other prompts than those to tune on",
-                        f"{prompt.id} in both",
-                        "take it out of one of the two",
-                    )
+        return self._assemble(started, results, preparations, [*checked.gaps, *self._notes(materials)])
 
     def _prepare(
         self, target: str, cells: Sequence[Cell], materials: Mapping[str, Material], deadline: Deadline
