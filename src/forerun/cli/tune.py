@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from forerun.errors import ForerunError
 
 if TYPE_CHECKING:
     from forerun.backends.own.backend import OwnBackend
+    from forerun.models.loading.loaded_target import LoadedTarget
     from forerun.sweep.plan import Plan
+    from forerun.sweep.progress import Deadline
+    from forerun.sweep.results import TuneResult
     from forerun.workloads.workload import Workload
 
 # A quick tune ends within six minutes; loading and the report take the rest.
 QUICK_BUDGET = 330.0
+
+# What --out holds, besides the runs' own directories.
+STORE = "trials.sqlite"
+REPORT = "report.html"
+POLICY = "policy.json"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -59,45 +68,70 @@ def run(args: argparse.Namespace) -> int:
     plan = read_plan(args.plan, _plan_flags(args))
     workloads = _workloads(plan)
 
+    from forerun.sweep.check import check, check_plan
+    from forerun.sweep.files import fresh_directory
+    from forerun.sweep.progress import Deadline
+
+    check_plan(plan, workloads)
+    with fresh_directory(args.out):
+        _check_store(args.out / STORE)
+        backends = _backends(plan, args)
+        corpus = _warm_corpus(plan, backends)
+        check(plan, workloads, backends, corpus)
+        result = _tune(plan, workloads, backends, corpus, Deadline(plan.time_budget, started), args)
+
     from rich.console import Console
 
+    from forerun.report.terminal import render
+
+    render(result, Console(highlight=False))
+    print()
+    for what, name in (("report", REPORT), ("policy", POLICY), ("trials", STORE)):
+        print(f"{what}: {args.out / name}")
+    return 0
+
+
+def _tune(
+    plan: Plan,
+    workloads: Sequence[Workload],
+    backends: Mapping[str, OwnBackend],
+    corpus: Mapping[str, Sequence[Sequence[int]]],
+    deadline: Deadline,
+    args: argparse.Namespace,
+) -> TuneResult:
+    """Runs or resumes the plan. The run ends when its report and policy lie on disk, not before."""
     from forerun.cli.tune_progress import TuneProgress
     from forerun.report.html import write_report
-    from forerun.report.terminal import render
-    from forerun.sweep.files import make_directory
     from forerun.sweep.policy import Policy, write_policy
-    from forerun.sweep.progress import Deadline
     from forerun.sweep.run_directory import RunDirectory
     from forerun.sweep.trials import TrialStore
     from forerun.sweep.tuner import Tuner
 
-    make_directory(args.out)
-    with TrialStore(args.out / "trials.sqlite") as store:
-        backends = {target: _backend(target, plan, args) for target in plan.targets}
-        opened = store.open_run(plan)
-        with TuneProgress() as progress:
-            if opened.is_resumed:
-                progress.stage(f"resuming run {opened.run_id}")
-            tuner = Tuner(
-                plan,
-                workloads,
-                backends,
-                opened,
-                RunDirectory(args.out, opened.run_id),
-                Deadline(plan.time_budget, started),
-                progress,
-                _warm_corpus(plan, backends),
-                may_execute=args.run_code,
-            )
-            result = tuner.tune()
-        opened.finish(result)
-    render(result, Console(highlight=False))
-    write_report(result, args.out / "report.html")
-    write_policy(args.out / "policy.json", Policy.of(result))
-    print()
-    for what, name in (("report", "report.html"), ("policy", "policy.json"), ("trials", "trials.sqlite")):
-        print(f"{what}: {args.out / name}")
-    return 0
+    with TrialStore(args.out / STORE) as store:
+        run = store.open_run(plan)
+        directory = RunDirectory(args.out, run.run_id)
+        try:
+            with TuneProgress() as progress:
+                progress.stage(f"{'resuming ' if run.is_resumed else ''}run {run.run_id}")
+                tuner = Tuner(
+                    plan, workloads, backends, run, directory, deadline, progress, corpus, may_execute=args.run_code
+                )
+                result = tuner.tune()
+        except KeyboardInterrupt:
+            print(f"forerun: what run {run.run_id} measured is kept; the same command resumes it", file=sys.stderr)
+            raise
+        write_report(result, args.out / REPORT)
+        write_policy(args.out / POLICY, Policy.of(result))
+        run.finish(result)
+    return result
+
+
+def _check_store(path: Path) -> None:
+    """Refuse a file that is no trial store before a model is loaded for it."""
+    from forerun.sweep.trials import TrialStore
+
+    if path.exists():
+        TrialStore(path).close()
 
 
 def _plan_flags(args: argparse.Namespace) -> dict[str, object]:
@@ -147,17 +181,23 @@ def _workloads(plan: Plan) -> list[Workload]:
     return [replace(one, prompts=sample(one.prompts, plan.prompts_per_workload, plan.seeds[0])) for one in found]
 
 
-def _backend(target: str, plan: Plan, args: argparse.Namespace) -> OwnBackend:
+def _backends(plan: Plan, args: argparse.Namespace) -> dict[str, OwnBackend]:
+    """One per target; a drafter that serves several of them is loaded once."""
     from forerun.backends.own.backend import OwnBackend
     from forerun.cli.progress import load_with_progress
 
-    loaded = load_with_progress(target, dtype=args.dtype, device=args.device)
-    artifacts = dict.fromkeys(one.artifact for one in plan.drafters if one.target in (None, target))
-    drafters = {artifact: load_with_progress(artifact, dtype=args.dtype, device=args.device) for artifact in artifacts}
-    return OwnBackend(loaded, drafters)
+    def load(source: str) -> LoadedTarget:
+        return load_with_progress(source, dtype=args.dtype, device=args.device)
+
+    drafters = {artifact: load(artifact) for artifact in dict.fromkeys(one.artifact for one in plan.drafters)}
+    backends = {}
+    for target in plan.targets:
+        ours = {one.artifact: drafters[one.artifact] for one in plan.drafters if one.target in (None, target)}
+        backends[target] = OwnBackend(load(target), ours)
+    return backends
 
 
-def _warm_corpus(plan: Plan, backends: dict[str, Any]) -> dict[str, Sequence[Sequence[int]]]:
+def _warm_corpus(plan: Plan, backends: Mapping[str, OwnBackend]) -> dict[str, Sequence[Sequence[int]]]:
     """Per target the tokens of prompts and plain answers from a file of other prompts; nothing by default."""
     if plan.warm_corpus is None:
         return {}

@@ -40,7 +40,7 @@ class TuneProgress:
         if self._is_live:
             self._bar.update(self._task, description=text, refresh=True)
         else:
-            self._console.print(text, highlight=False)
+            self._console.print(text, highlight=False, soft_wrap=True)
 
     def advance(self, num_done: int, num_total: int, seconds_left: float | None) -> None:
         """See ``forerun.sweep.progress.Progress``."""

@@ -25,7 +25,7 @@ class Checked:
 
 
 def check_plan(plan: Plan, workloads: Sequence[Workload]) -> tuple[tuple[Cell, ...], tuple[Gap, ...]]:
-    """Cells and gaps; no model is needed for it. Raises ForerunError as ``expand`` does, and for a plan without cells."""
+    """Cells and gaps; it needs no model. Raises ForerunError as ``expand`` does, and for a plan without cells."""
     cells, gaps = expand(plan, [workload.name for workload in workloads])
     if not cells:
         raise ForerunError(

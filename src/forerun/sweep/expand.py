@@ -30,8 +30,9 @@ def expand(
     """Cells in running order (a setting's candidates together), and gaps. ``off`` is the other side of every cell.
 
     ``native_methods`` says, per target, which methods its own checkpoint carries. Raises ForerunError for unknown
-    methods, an N outside a method's limit, a tree from a method without trees.
+    methods, an N outside a method's limit, a tree from a method without trees, a drafter that no method takes.
     """
+    _require_used(plan)
     cells, gaps = [], []
     for target in plan.targets:
         candidates: list[Candidate] = []
@@ -44,6 +45,18 @@ def expand(
         distinct = list(dict.fromkeys(candidates))
         cells += [Cell.of(setting, one) for setting in settings(plan, target, workloads) for one in distinct]
     return cells, gaps
+
+
+def _require_used(plan: Plan) -> None:
+    """A drafter that nothing would load is a mistake in the plan."""
+    named = {method.name for method in _methods(plan)}
+    for drafter in plan.drafters:
+        if find_method(drafter.method).info.weights is not Weights.SEPARATE or drafter.method not in named:
+            raise ForerunError(
+                f"a plan whose methods take {drafter.method} drafters, such as {drafter.artifact}",
+                f"methods {', '.join(sorted(named)) or 'none'}",
+                "name the method or drop the drafter",
+            )
 
 
 def _methods(plan: Plan) -> tuple[MethodPlan, ...]:

@@ -40,6 +40,20 @@ def make_directory(path: Path) -> None:
         raise _refusal(path, error) from error
 
 
+@contextlib.contextmanager
+def fresh_directory(path: Path) -> Iterator[None]:
+    """Makes a directory as ``make_directory`` does; those that it made and that are still empty go away at the end."""
+    made = [one for one in (path, *path.parents) if not one.exists()]
+    make_directory(path)
+    try:
+        yield
+    finally:
+        for one in made:
+            # Not empty: something was written, and stays.
+            with contextlib.suppress(OSError):
+                one.rmdir()
+
+
 def remove_partial_files(directory: Path) -> None:
     """Clears away what a crash left half-written."""
     for leftover in directory.glob(f"{PARTIAL}*"):
