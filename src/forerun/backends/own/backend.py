@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import psutil
@@ -93,8 +94,8 @@ class OwnBackend(Backend):
         engine = self._engine(drafting, drafter, concurrency=concurrency, num_tokens=longest)
         if warm_corpus:
             _warm(engine, warm_corpus)
-        gc.collect()
-        return _closed_loop(engine, prompts, ids, params, concurrency)
+        with _collected():
+            return _closed_loop(engine, prompts, ids, params, concurrency)
 
     def _engine(self, drafting: Drafting, drafter: str, *, concurrency: int, num_tokens: int) -> Engine:
         """Cold, with room for ``concurrency`` requests of ``num_tokens`` tokens and all of their drafts."""
@@ -130,6 +131,23 @@ def _warm(engine: Engine, corpus: Sequence[Sequence[int]]) -> None:
             "drop warm_corpus or choose such a method",
         )
     ingest(corpus)
+
+
+@contextlib.contextmanager
+def _collected() -> Iterator[None]:
+    """No garbage collection inside the block, none left over from before.
+
+    What a run allocates stays in the young generation meanwhile, so that a young collection before the next one
+    finds it: a full one walks everything that torch and transformers ever made, for longer than a short trial takes.
+    """
+    was_enabled = gc.isenabled()
+    gc.collect(1)
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _closed_loop(
