@@ -52,10 +52,10 @@ def plain(name: str, temperature: float) -> list[Said]:
 
 
 def axes_of(name: str) -> dict[str, Any]:
-    """Recurrent state can't branch, nor can it be a draft model that is rolled back."""
+    """Recurrent state can't branch."""
     if name not in RECURRENT:
         return AXES
-    chains = [drafts for drafts in AXES["drafts"] if drafts[2] == "chain" and drafts[1] != "itself"]
+    chains = [drafts for drafts in AXES["drafts"] if drafts[2] == "chain"]
     return AXES | {"drafts": [*chains, ("draft_model", "a stranger", "chain")]}
 
 
