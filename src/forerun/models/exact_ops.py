@@ -11,7 +11,6 @@ import math
 import torch
 from torch import Tensor
 
-
 # Beyond these e^x is no normal fp32 number, and MKL takes up to fifty times as long over it.
 LOWEST_EXPONENT, HIGHEST_EXPONENT = -87.0, 88.0
 
