@@ -30,6 +30,26 @@ def write_once(path: Path, text: str) -> None:
         os.link(aside, path)
 
 
+@contextlib.contextmanager
+def placed_once(path: Path) -> Iterator[Path]:
+    """A place to make a file in; it becomes ``path``, whole, when the block ends well, and is gone otherwise.
+
+    Raises FileExistsError where ``path`` came into being meanwhile; ForerunError as in ``replace_file``.
+    """
+    with _refusals(path):
+        handle, name = tempfile.mkstemp(prefix=PARTIAL, dir=path.parent)
+        os.close(handle)
+        aside = Path(name)
+        try:
+            yield aside
+            aside.chmod(0o644)
+            os.link(aside, path)
+        finally:
+            # What makes the file may have put others beside it.
+            for leftover in path.parent.glob(f"{aside.name}*"):
+                leftover.unlink(missing_ok=True)
+
+
 def make_directory(path: Path) -> None:
     """Makes a directory with its parents. Raises ForerunError when that is impossible."""
     try:

@@ -14,6 +14,7 @@ from typing import Final
 from forerun.errors import ForerunError
 from forerun.sweep import serialise
 from forerun.sweep.cells import Cell
+from forerun.sweep.files import placed_once
 from forerun.sweep.measurements import PairResult
 from forerun.sweep.plan import Plan
 from forerun.sweep.results import CellResult, TuneResult
@@ -51,14 +52,9 @@ class TrialStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._refusals():
-            is_new = _check(path)
-            # Every statement is its own transaction unless a block opens one.
-            self._connection = sqlite3.connect(path, timeout=10.0, isolation_level=None)
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.execute("PRAGMA foreign_keys = ON")
-            if is_new:
-                self._create()
+            if _check(path):
+                _create(path)
+            self._connection = _connect(path)
 
     def close(self) -> None:
         """Gives the file back; the write-ahead log is folded in."""
@@ -113,13 +109,6 @@ class TrialStore:
                     self._connection.execute("ROLLBACK")
                 raise
 
-    def _create(self) -> None:
-        with self.transaction() as connection:
-            for statement in _SCHEMA.split(";"):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
     @contextlib.contextmanager
     def _refusals(self) -> Iterator[None]:
         try:
@@ -130,7 +119,7 @@ class TrialStore:
             elif "locked" in str(error):
                 found, remedy = "a store in use by another process", "wait for it, or choose another --out"
             else:
-                found, remedy = str(error), "check the path and its permissions"
+                found, remedy = str(error), "check the path, its permissions and the free space"
             raise ForerunError(f"to use the trial store {self.path}", found, remedy) from error
         except sqlite3.DatabaseError as error:
             raise ForerunError(f"a forerun trial store at {self.path}", str(error), _CHOOSE_ANOTHER) from error
@@ -217,6 +206,33 @@ def _check(path: Path) -> bool:
     if health != "ok":
         raise ForerunError(f"an undamaged trial store at {path}", str(health), _CHOOSE_ANOTHER)
     return False
+
+
+def _create(path: Path) -> None:
+    """An empty store, whole or not at all: half of one would be taken for another program's file."""
+    if path.exists():
+        path.unlink()
+    # Two processes may begin at once; the second uses the first one's.
+    with contextlib.suppress(FileExistsError), placed_once(path) as aside:
+        connection = sqlite3.connect(aside)
+        try:
+            identity = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};"
+            connection.executescript(f"BEGIN; {_SCHEMA} {identity} COMMIT;")
+        finally:
+            connection.close()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # Every statement is its own transaction unless a block opens one.
+    connection = sqlite3.connect(path, timeout=10.0, isolation_level=None)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _key(cell: Cell) -> str:
