@@ -95,7 +95,7 @@ class Target(ABC):
 
     @abstractmethod
     def head(self, hidden: Tensor) -> Tensor:
-        """fp32 logits [n, vocabulary] of states after the final norm; soft cap included, padding ids at -inf."""
+        """fp32 logits [n, vocabulary] of states after the final norm, soft cap included."""
 
     def logits_of(self, tokens: Sequence[int]) -> Tensor:
         """fp32 logits [len(tokens), vocabulary] of one sequence from an empty cache: a convenience for tests."""

@@ -44,7 +44,8 @@ class Decoder(nn.Module, Target):
             max_context=config.max_context,
             eos_token_ids=eos_token_ids,
             has_recurrent_state=False,
-            is_bit_exact=True,
+            # Proved by tests on CPUs alone so far.
+            is_bit_exact=self.device.type == "cpu",
             dtype=str(dtype).removeprefix("torch."),
             device=str(self.device),
         )

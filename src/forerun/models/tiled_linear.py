@@ -60,14 +60,19 @@ class TiledLinear(nn.Module):
         if self._packed is not None:
             packed: Tensor = torch.ops.mkldnn._linear_pointwise(tile, self._packed, self.bias, "none", [], "")
             return packed
-        if self.dtype is not torch.float32 or self.weight.device.type != "cpu":
-            return F.linear(tile, self.weight, self.bias)
-        inner = zip(torch.split(tile, INNER_BLOCK, 1), torch.split(self.weight, INNER_BLOCK, 1), strict=True)
-        parts = (torch.mm(part, weight.t()) for part, weight in inner)
-        out = next(parts)
-        for part in parts:
-            out += part
-        return out if self.bias is None else out.add_(self.bias)
+        return tile_product(tile, self.weight, self.bias)
+
+
+def tile_product(tile: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """``tile @ weight.T + bias`` for a tile [ROW_TILE, in] in the weight's dtype; fp32 on a CPU by inner blocks."""
+    if weight.dtype is not torch.float32 or weight.device.type != "cpu":
+        return F.linear(tile, weight, bias)
+    inner = zip(torch.split(tile, INNER_BLOCK, 1), torch.split(weight, INNER_BLOCK, 1), strict=True)
+    parts = (torch.mm(part, block.t()) for part, block in inner)
+    out = next(parts)
+    for part in parts:
+        out += part
+    return out if bias is None else out.add_(bias)
 
 
 def _has_bf16_units() -> bool:

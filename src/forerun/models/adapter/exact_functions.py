@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from forerun.models import exact_ops
-from forerun.models.tiled_linear import INNER_BLOCK, ROW_TILE, pad_rows
+from forerun.models.tiled_linear import ROW_TILE, pad_rows, tile_product
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -25,20 +25,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     The functional twin of ``TiledLinear``: same products in the same order.
     """
     flat = x.reshape(-1, x.shape[-1])
-    tiles = [_tile(tile, weight, bias) for tile in torch.split(pad_rows(flat), ROW_TILE)]
+    tiles = [tile_product(tile, weight, bias) for tile in torch.split(pad_rows(flat), ROW_TILE)]
     out = tiles[0] if len(tiles) == 1 else torch.cat(tiles)
     return out[: flat.shape[0]].view(*x.shape[:-1], weight.shape[0])
-
-
-def _tile(tile: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    if weight.dtype != torch.float32 or weight.device.type != "cpu":
-        return F.linear(tile, weight, bias)
-    inner = zip(torch.split(tile, INNER_BLOCK, 1), torch.split(weight, INNER_BLOCK, 1), strict=True)
-    parts = (torch.mm(part, block.t()) for part, block in inner)
-    out = next(parts)
-    for part in parts:
-        out += part
-    return out if bias is None else out.add_(bias)
 
 
 def _sigmoid(x: Tensor) -> Tensor:
