@@ -145,7 +145,8 @@ def _round_line(engine: Engine, event: RoundEvent, number: int) -> Any:
     assert engine.tokenizer is not None, "a prompt of text has a tokenizer"
     decode = engine.tokenizer.decode
     choice = f"choice {event.request.sampler.choice} " if event.request.params.n > 1 else ""
-    line = Text(f"{choice}{'prefill' if event.is_prefill else f'round {number}':>9} ", style="dim")
+    line = Text()
+    line.append(f"{choice}{'prefill' if event.is_prefill else f'round {number}':>9} ", style="dim")
     accepted = set(event.accepted_rows)
     for index, token in enumerate(event.draft.tokens):
         is_accepted = index + 1 in accepted
