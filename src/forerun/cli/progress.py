@@ -17,9 +17,9 @@ from forerun.models.pull import pull
 
 def load_with_progress(source: str, *, dtype: str, device: str) -> LoadedTarget:
     """``load_target`` with a bar while something is fetched."""
-    # What the library would say about a checkpoint comes as an error of ours, in one line; its bars tell nobody more.
+    # What is wrong with a checkpoint comes as an error of ours, in one line; the library would say it twice and longer.
     transformers_logging.disable_progress_bar()
-    transformers_logging.set_verbosity_error()
+    transformers_logging.set_verbosity(transformers_logging.CRITICAL)
     with _bar(f"fetching {source}") as report:
         return load_target(source, dtype=dtype, device=device, progress=report)
 
