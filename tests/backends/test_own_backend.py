@@ -123,11 +123,12 @@ def test_counts_are_those_of_a_cold_replay_however_many_run_beside(is_recurrent,
     # Greedy text of a short memory loops, so long drafts are accepted whole: rows are as many as they can be.
     backend = backend_of(ToyTarget(VOCAB, order=1, is_recurrent=is_recurrent))
     params = SamplingParams(max_tokens=100, ignore_eos=True, seed=0)
-    drafting = Drafting("ngram", 31)
+    knobs = {"occurrence": "earliest"}
+    drafting = Drafting("ngram", 31, knobs=knobs)
     trial = backend.run(prompts_of(concurrency, VOCAB), drafting, params, concurrency=concurrency)
     for record in trial.requests:
         recording = recording_of(record, backend.probe.traits, params)
-        assert record.counts == replay(lambda: build("ngram"), recording, drafting)
+        assert record.counts == replay(lambda: build("ngram", knobs), recording, drafting)
         assert record.counts.accepted > 60
 
 

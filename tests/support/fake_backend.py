@@ -27,6 +27,8 @@ from forerun.workloads.prompt import Prompt
 
 VOCAB = 50_000
 PROMPT_LENGTH = 40
+# Bookkeeping of a prompt's pass, inside its time.
+PREFILL_OVERHEAD = 0.01
 
 
 def chance(*key: object) -> float:
@@ -132,6 +134,7 @@ class FakeBackend(Backend):
                 running.append(waiting.pop(0))
                 running[-1].submitted = self.machine.now
                 self._spend(self._prefill(running[-1]) * factor)
+                running[-1].timings += Timings(other=PREFILL_OVERHEAD)
                 running[-1].give(1, self.machine.now)
             running = [request for request in running if not request.is_done]
             if running:

@@ -40,6 +40,12 @@ def test_a_difference_inside_the_interval_is_none():
     assert smallest_on_plateau(points(1.3, 1.35, width=0.04)) == 3
 
 
+def test_a_noisy_best_does_not_excuse_what_a_quieter_point_beats_beyond_doubt():
+    noisy = [CurvePoint(2, 1.77, 1.64, 1.82), CurvePoint(3, 1.99, 1.9, 2.03), CurvePoint(7, 2.08, 1.65, 2.12)]
+    assert smallest_on_plateau(noisy) == 3
+    assert shape(noisy) is CurveShape.PLATEAU
+
+
 def test_points_are_ordered_and_distinct():
     found = curve(SETTING, Candidate("ngram", 1), reversed(points(1.2, 1.4)))
     assert [point.num_speculative_tokens for point in found.points] == [1, 3]

@@ -29,7 +29,7 @@ def shape(points: Sequence[CurvePoint]) -> CurveShape:
     if not any(_is_faster(point) for point in points):
         return CurveShape.TIE if any(point.high >= 1.0 for point in points) else CurveShape.BELOW_ONE
     best = _best(points)
-    on_plateau = [_is_level_with(point, best) for point in points]
+    on_plateau = [_is_level_with(point, best, points) for point in points]
     if not on_plateau[-1]:
         return CurveShape.FALLING
     if len(points) > 1 and not any(on_plateau[:-1]):
@@ -43,7 +43,7 @@ def smallest_on_plateau(points: Sequence[CurvePoint]) -> int | None:
     if not winners:
         return None
     best = _best(winners)
-    return min(point.num_speculative_tokens for point in winners if _is_level_with(point, best))
+    return min(point.num_speculative_tokens for point in winners if _is_level_with(point, best, winners))
 
 
 def point_of(result: CellResult) -> CurvePoint | None:
@@ -77,6 +77,9 @@ def _is_faster(point: CurvePoint) -> bool:
     return point.low > 1.0
 
 
-def _is_level_with(point: CurvePoint, best: CurvePoint) -> bool:
-    """A difference inside the interval of the best is none."""
-    return point.ratio >= best.low
+def _is_level_with(point: CurvePoint, best: CurvePoint, points: Sequence[CurvePoint]) -> bool:
+    """A difference inside the interval of the best is none, unless another point is clearly above this one.
+
+    The best median may be a noisy one, whose wide interval would excuse an N that a quieter point beats beyond doubt.
+    """
+    return point.ratio >= best.low and all(other.low <= point.high for other in points)
