@@ -62,7 +62,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
         "_supports_attention_backend.*t5",
     ),
     "no attention interface": (
-        configured(model_type="falcon", architectures=["FalconForCausalLM"]),
+        configured(model_type="falcon", architectures=["FalconForCausalLM"], head_dim=None),
         "_supports_attention_backend.*FalconForCausalLM",
     ),
     "heads of none": (configured(num_attention_heads=0), "valid configuration"),

@@ -14,8 +14,7 @@ from forerun.cli.parser import add_drafting_flags, add_model_flags, add_sampling
 from forerun.errors import ForerunError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from forerun.cli.terminal import Terminal
     from forerun.conditions import Conditions
     from forerun.engine.engine import Engine
     from forerun.engine.request import Completion
@@ -45,9 +44,8 @@ def run(args: argparse.Namespace) -> int:
     drafting = drafting_of(args)
     text = _read_prompt(args)
 
-    from rich.console import Console
-
     from forerun.cli.progress import load_with_progress
+    from forerun.cli.terminal import Terminal
     from forerun.conditions import NO_ARTIFACT
     from forerun.engine.describe import conditions_of
     from forerun.engine.engine import Engine
@@ -67,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         _print_json(completions, replace(started, harness="forerun generate").ended())
         return 0
     events = engine.stream(prompt, params)
-    completions = _show(Console(highlight=False), engine, events, show_rounds=args.show_rounds)
+    completions = _show(Terminal(), engine, events, show_rounds=args.show_rounds)
     for completion in completions:
         _print_counts(completion, is_choice=params.n > 1)
     return 0
@@ -117,7 +115,7 @@ def _prompt_ids(tokenizer: Tokenizer | None, text: str, *, is_chat: bool) -> lis
     return list(tokenizer.encode(text))
 
 
-def _show(console: Console, engine: Engine, events: Iterator[RoundEvent], *, show_rounds: bool) -> list[Completion]:
+def _show(terminal: Terminal, engine: Engine, events: Iterator[RoundEvent], *, show_rounds: bool) -> list[Completion]:
     """Text as it streams (several choices: each when all are done), or a line per round."""
     requests: dict[int, Any] = {}
     num_rounds: dict[int, int] = {}
@@ -125,7 +123,7 @@ def _show(console: Console, engine: Engine, events: Iterator[RoundEvent], *, sho
         requests[event.request.id] = event.request
         if show_rounds:
             num_rounds[event.request.id] = num_rounds.get(event.request.id, -1) + 1
-            console.print(_round_line(engine, event, num_rounds[event.request.id]), soft_wrap=True)
+            terminal.print(_round_line(engine, event, num_rounds[event.request.id]), soft_wrap=True)
         elif event.request.params.n == 1:
             print(event.text, end="", flush=True)
     completions = [engine.completion(requests[id]) for id in sorted(requests)]

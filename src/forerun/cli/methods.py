@@ -23,8 +23,9 @@ def run(args: argparse.Namespace) -> int:
         json.dump({info.name: _plain(info) for info in infos}, sys.stdout, indent=2)
         print()
         return 0
-    from rich.console import Console
     from rich.table import Table
+
+    from forerun.cli.terminal import Terminal
 
     table = Table(title="Methods: how the draft depends on itself, and on the target")
     for heading in ("method", "dependency", "borrows", "weights", "trees", "N", "what it is"):
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
             f"{grid} (at most {info.max_num_speculative_tokens})" if grid else "-",
             info.summary,
         )
-    Console().print(table)
+    Terminal().print(table)
     return 0
 
 

@@ -80,11 +80,10 @@ def run(args: argparse.Namespace) -> int:
         check(plan, workloads, backends, corpus)
         result = _tune(plan, workloads, backends, corpus, Deadline(plan.time_budget, started), args)
 
-    from rich.console import Console
-
+    from forerun.cli.terminal import Terminal
     from forerun.report.terminal import render
 
-    render(result, Console(highlight=False))
+    render(result, Terminal())
     print()
     for what, name in (("report", REPORT), ("policy", POLICY), ("trials", STORE)):
         print(f"{what}: {args.out / name}")
