@@ -26,8 +26,8 @@ from forerun.sampling.params import SamplingParams
 from forerun.workloads.prompt import Prompt
 
 BLOCK_SIZE = 16
-# Rows of a prefill slice where no draft asks for more.
-MIN_ROW_BUDGET = 64
+# Rows of a prefill slice, the same for both arms of a pair as far as drafts leave it so.
+MIN_ROW_BUDGET = 256
 
 
 @dataclass(slots=True)
