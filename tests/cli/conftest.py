@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from forerun.cli.main import main
+from forerun.workloads.catalog import load_workloads
 from support.command import Outcome, Run, TinyModels
 from support.tiny_directory import save_tiny_directory
 
@@ -11,11 +12,14 @@ from support.tiny_directory import save_tiny_directory
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> TinyModels:
     """Tiny models on disk, saved once a session; tests don't write there."""
     base = tmp_path_factory.mktemp("models")
+    texts = [prompt.plain_text for workload in load_workloads(("code", "repeat")) for prompt in workload.prompts]
     return TinyModels(
         str(save_tiny_directory(base / "target")),
         str(save_tiny_directory(base / "draft", seed=8, num_layers=1)),
         str(save_tiny_directory(base / "foreign", is_alphabet_reversed=True)),
         str(save_tiny_directory(base / "short", context=32)),
+        str(save_tiny_directory(base / "fluent", texts=texts)),
+        str(save_tiny_directory(base / "fluent_draft", texts=texts, seed=8, num_layers=1)),
     )
 
 

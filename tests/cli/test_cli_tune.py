@@ -21,10 +21,13 @@ from support.command import Outcome, Run, TinyModels, finish, listing, refused, 
 
 
 def plan(tiny: TinyModels, out: Path, *words: object) -> list[object]:
-    """Two workloads of few prompts, suffix alone, short answers."""
+    """Two workloads of few prompts, suffix alone, short answers, and no more pairs than an interval needs."""
+    file = out.parent / f"{out.name}.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("max_pairs = 6\n")
     workloads = ("--workload", "code", "--workload", "repeat", "--method", "suffix", "-n", 3)
     sizes = ("--max-tokens", 8, "--prompts-per-workload", 4, "--dtype", "float32", "--device", "cpu")
-    return ["tune", "--model", tiny.target, "--out", out, *workloads, *sizes, *words]
+    return ["tune", "--plan", file, "--model", tiny.fluent, "--out", out, *workloads, *sizes, *words]
 
 
 @pytest.fixture(autouse=True)
@@ -158,9 +161,11 @@ def test_a_signal_in_the_middle_of_a_real_process(forerun: Run, tiny: TinyModels
 def test_ones_own_prompts_another_temperature_two_at_a_time(forerun: Run, tiny: TinyModels, tmp_path: Path) -> None:
     out, prompts = tmp_path / "out", tmp_path / "mine.txt"
     prompts.write_text("\n\n".join(f"paragraph {number} of my own traffic" for number in range(4)))
+    file = tmp_path / "plan.toml"
+    file.write_text("max_pairs = 6\n")
     words = ("--prompts", prompts, "--method", "ngram", "-n", 2, "--max-tokens", 6, "--prompts-per-workload", 4)
     settings = ("--temperature", 0.8, "--concurrency", 2, "--seed", 3, "--dtype", "float32")
-    assert_is_whole(out, forerun("tune", "--model", tiny.target, "--out", out, *words, *settings))
+    assert_is_whole(out, forerun("tune", "--plan", file, "--model", tiny.fluent, "--out", out, *words, *settings))
     cells = [json.loads(cell) for (cell,) in rows(out, "SELECT cell FROM cells")]
     assert {(cell["temperature"], cell["concurrency"]) for cell in cells} == {(0.8, 2)}
     assert "repeat" in {cell["workload"] for cell in cells}
@@ -176,13 +181,14 @@ def test_ones_own_prompts_another_temperature_two_at_a_time(forerun: Run, tiny: 
 
 def test_two_models_and_a_draft_model_from_a_plan(forerun: Run, tiny: TinyModels, tmp_path: Path) -> None:
     out, file = tmp_path / "out", tmp_path / "plan.toml"
-    file.write_text('workloads = ["code"]\nmethods = ["draft_model"]\nn = [2]\nmax_tokens = 99\n')
-    models = ("--model", tiny.target, "--model", tiny.draft, "--draft-model", tiny.draft)
+    keys = ('workloads = ["code"]', 'methods = ["draft_model"]', "n = [2]", "max_tokens = 99", "max_pairs = 6")
+    file.write_text("\n".join(keys))
+    models = ("--model", tiny.fluent, "--model", tiny.fluent_draft, "--draft-model", tiny.fluent_draft)
     words = ("--plan", file, "--max-tokens", 6, "--prompts-per-workload", 2, "--dtype", "float32")
     assert_is_whole(out, forerun("tune", *models, *words, "--out", out))
     cells = [json.loads(cell) for (cell,) in rows(out, "SELECT cell FROM cells")]
-    assert {cell["target"] for cell in cells} == {tiny.target, tiny.draft}
-    assert {cell["candidate"]["drafter"] for cell in cells} == {tiny.draft}
+    assert {cell["target"] for cell in cells} == {tiny.fluent, tiny.fluent_draft}
+    assert {cell["candidate"]["drafter"] for cell in cells} == {tiny.fluent_draft}
     (body,) = rows(out, "SELECT plan FROM runs")[0]
     assert json.loads(body)["max_tokens"] == 6
 
@@ -224,6 +230,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_disk_too_small_for_the_store(forerun: Run, tiny: TinyModels, small_disk: Path) -> None:
     out = small_disk / "out"
     assert "found a full disk; free some space" in refused(forerun(*plan(tiny, out)))
-    assert listing(small_disk) <= {"out", "out/trials.sqlite"}
+    assert listing(small_disk) <= {"out.toml", "out", "out/trials.sqlite"}
     assert os.system(f"mount -o remount,size=64m '{small_disk}'") == 0
     assert_is_whole(out, forerun(*plan(tiny, out)))

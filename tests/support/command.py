@@ -14,12 +14,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TinyModels:
-    """Directories: a target, a draft model of its tokenizer, one of another, and a target with a short context."""
+    """Directories: a target, a draft model of its tokenizer, one of another, a target with a short context.
+
+    Their tokens are bytes. ``fluent`` and its draft model know pieces of words, so that long prompts have few tokens.
+    """
 
     target: str
     draft: str
     foreign: str
     short: str
+    fluent: str
+    fluent_draft: str
 
 
 @dataclass(frozen=True)

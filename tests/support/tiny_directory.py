@@ -1,13 +1,13 @@
-"""A whole tiny model as a person has it on disk: random weights, a tokenizer over bytes, a chat template."""
+"""A whole tiny model as a person has it on disk: random weights, a tokenizer, a chat template."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 SPECIAL = ("<pad>", "<s>", "</s>")
@@ -16,10 +16,25 @@ TEMPLATE = "{% for m in messages %}<s>{{ m['role'] }}: {{ m['content'] }}\n{% en
 
 
 def save_tiny_directory(
-    directory: Path, *, seed: int = 7, num_layers: int = 2, is_alphabet_reversed: bool = False, context: int = CONTEXT
+    directory: Path,
+    *,
+    seed: int = 7,
+    num_layers: int = 2,
+    is_alphabet_reversed: bool = False,
+    context: int = CONTEXT,
+    texts: Sequence[str] = (),
 ) -> Path:
-    """Saves a llama of one token per byte and returns its directory. ``is_alphabet_reversed``: another tokenizer."""
-    tokenizer = _byte_tokenizer(is_alphabet_reversed)
+    """Saves a llama and returns its directory.
+
+    Its tokens are bytes, in another order with ``is_alphabet_reversed``, and pieces of words learnt from ``texts``.
+    """
+    backend = _learnt(texts) if texts else _bytes(is_alphabet_reversed)
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    pad, begin, end = SPECIAL
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token=pad, bos_token=begin, eos_token=end, chat_template=TEMPLATE
+    )
     tokenizer.save_pretrained(directory)
     torch.manual_seed(seed)
     config = AutoConfig.for_model(
@@ -42,18 +57,20 @@ def save_tiny_directory(
     return directory
 
 
-def _byte_tokenizer(is_alphabet_reversed: bool) -> PreTrainedTokenizerFast:
+def _bytes(is_alphabet_reversed: bool) -> Tokenizer:
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet(), reverse=is_alphabet_reversed)
     vocabulary = {token: index for index, token in enumerate((*SPECIAL, *alphabet))}
-    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    backend.decoder = decoders.ByteLevel()
-    pad, begin, end = SPECIAL
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token=pad, bos_token=begin, eos_token=end, chat_template=TEMPLATE
+    return Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+
+
+def _learnt(texts: Sequence[str]) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(
+            vocab_size=1024, special_tokens=list(SPECIAL), initial_alphabet=alphabet, show_progress=False
+        ),
     )
-
-
-def files_below(directory: Path) -> Iterator[Path]:
-    """Every file, for tests that look for leftovers."""
-    return (path for path in directory.rglob("*") if path.is_file())
+    return tokenizer
