@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -41,7 +42,7 @@ def quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows(out: Path, query: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(out / "trials.sqlite") as connection:
+    with contextlib.closing(sqlite3.connect(out / "trials.sqlite")) as connection:
         return connection.execute(query).fetchall()
 
 
@@ -224,7 +225,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     try:
         yield place
     finally:
-        os.system(f"umount '{place}'")
+        assert os.system(f"umount '{place}'") == 0
 
 
 def test_a_disk_too_small_for_the_store(forerun: Run, tiny: TinyModels, small_disk: Path) -> None:
