@@ -4,8 +4,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Without a GPU this version is the small CPU build on some mirrors; any newer torch works too: make install TORCH=torch
 TORCH ?= $(shell command -v nvidia-smi >/dev/null 2>&1 || command -v rocm-smi >/dev/null 2>&1 && echo torch || echo torch==2.13.0)
-# Two spinning OpenMP threads on busy cores stall each other for up to a second a pass.
-export OMP_WAIT_POLICY ?= PASSIVE
 ARGS ?=
 # Tests run one process a core, one thread each.
 JOBS ?= 2

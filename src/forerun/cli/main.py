@@ -26,8 +26,9 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; 0 when it worked, 2 for an error that a person can mend, 130 when interrupted."""
-    # Read when torch starts its threads: two spinning threads on busy cores stall each other for up to a second.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # Read when torch starts its threads. Waiting threads spin for some microseconds, which a pass of many small
+    # operations needs, and then sleep: on busy cores threads that spin on stall each other for up to a second.
+    os.environ.setdefault("GOMP_SPINCOUNT", "30000")
     for stream in (sys.stdout, sys.stderr):
         # A terminal that can't show a sign gets a question mark, not a traceback.
         if isinstance(stream, io.TextIOWrapper):

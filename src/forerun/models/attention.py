@@ -127,12 +127,11 @@ def _sum_keys(weights: Tensor) -> Tensor:
 
 def _in_block_order(plan: AttentionPlan, items: Tensor, combine: Callable[..., Tensor]) -> Tensor:
     """Folds the items of each tile, [W, ...] -> [T, ...], block 0 first."""
-    folded = items[: plan.counts[0]].clone()
-    start = plan.counts[0]
-    for count in plan.counts[1:]:
-        part = folded[:count]
-        combine(part, items[start : start + count], out=part)
-        start += count
+    first, *later = torch.split(items, plan.counts)
+    folded = first.clone()
+    for block in later:
+        part = folded if len(block) == len(folded) else folded[: len(block)]
+        combine(part, block, out=part)
     return folded
 
 

@@ -73,6 +73,9 @@ class Decoder(nn.Module, Target):
 
     def pack(self) -> None:
         """After loading: lays linears out for the machine. ``weight_slots`` is of no use afterwards."""
+        if self.config.is_head_tied:
+            # The packed head can't be read row by row: the embedding keeps a copy in the linears' number type.
+            self.embedding = nn.Parameter(self.lm_head.weight.data.to(self.dtype), requires_grad=False)
         for module in self.modules():
             if isinstance(module, TiledLinear):
                 module.pack()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -39,12 +41,12 @@ class TiledLinear(nn.Module):
         self._packed: Tensor | None = None
 
     def pack(self) -> None:
-        """Lays bf16 weights on a CPU out for its matrix units: the same bits in a third less time.
+        """Lays the weight out for the CPU's vector and matrix units: a third less time, rows as independent as before.
 
         The plain weight is given up, so load first. Does nothing where torch has no such layout.
         """
-        is_packable = self.dtype is torch.bfloat16 and self.weight.device.type == "cpu"
-        if is_packable and hasattr(torch.ops.mkldnn, "_reorder_linear_weight") and _has_bf16_units():
+        is_packable = self.weight.device.type == "cpu" and self.dtype in (torch.bfloat16, torch.float32)
+        if is_packable and _has_packed_linears(self.dtype):
             self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.data, ROW_TILE)
             self.weight = nn.Parameter(self.weight.new_empty(0), requires_grad=False)
 
@@ -75,5 +77,7 @@ def tile_product(tile: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return out if bias is None else out.add_(bias)
 
 
-def _has_bf16_units() -> bool:
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+def _has_packed_linears(dtype: torch.dtype) -> bool:
+    """Whether oneDNN's linears are there. Only its x86 kernels were found to keep a row's bits at any thread count."""
+    is_there = platform.machine() in ("x86_64", "AMD64") and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+    return is_there and (dtype is torch.float32 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()))
