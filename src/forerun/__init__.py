@@ -1,9 +1,9 @@
 """Speculative decoding under one contract, and a tuner that says what pays.
 
-    from forerun import Drafting, Engine, SamplingParams
-    engine = Engine("smollm2-135m", Drafting("suffix", 7))
-    (completion,) = engine.generate("Once upon a time", SamplingParams(max_tokens=64))
-    print(completion.text, completion.counts)
+from forerun import Drafting, Engine, SamplingParams
+engine = Engine("smollm2-135m", Drafting("suffix", 7))
+(completion,) = engine.generate("Once upon a time", SamplingParams(max_tokens=64))
+print(completion.text, completion.counts)
 """
 
 from __future__ import annotations

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 from rich.console import Console
+
+# What the tables are made for; a pipe has no width of its own.
+PIPED_WIDTH = 100
 
 
 class Terminal(Console):
@@ -10,6 +15,8 @@ class Terminal(Console):
 
     def __init__(self) -> None:
         super().__init__(highlight=False)
+        if not self.is_terminal and "COLUMNS" not in os.environ:
+            self.width = PIPED_WIDTH
 
     def on_broken_pipe(self) -> None:
         """Called while the BrokenPipeError is handled."""

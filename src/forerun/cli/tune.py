@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from forerun.workloads.workload import Workload
 
 # A quick tune ends within six minutes; loading and the report take the rest.
-QUICK_BUDGET = 330.0
+QUICK_BUDGET = 310.0
 
 # What --out holds, besides the runs' own directories.
 STORE = "trials.sqlite"

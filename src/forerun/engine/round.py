@@ -16,7 +16,7 @@ from torch import Tensor
 from forerun.cache.paged_cache import PagedCache
 from forerun.drafters.base import Drafter
 from forerun.engine.layout import Layout, Part, lay_out
-from forerun.engine.request import FinishReason, Request
+from forerun.engine.request import Request
 from forerun.engine.scheduler import Work
 from forerun.models.base import PassOutput, Target
 from forerun.sampling.keyed_sampler import argmax_lowest
@@ -161,8 +161,6 @@ class RoundRunner:
         """Hand each drafter state the tokens that became committed and the states of the rows that were kept."""
         for part, verdict in zip(layout.parts, verdicts, strict=True):
             request = part.work.request
-            if request.is_finished and request.finish_reason is FinishReason.CANCELLED:
-                continue
             end = request.num_tokens if part.work.is_complete else part.window.start + part.work.num_committed
             committed = request.tokens(request.num_observed, end)
             self.drafter.observe(request.drafter_state, committed, _features(part, verdict, output))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from forerun.report.standing import Standing
+from forerun.sweep.cells import short_name
 from forerun.sweep.results import TuneResult
 
 
@@ -21,7 +22,7 @@ class Group:
     @property
     def label(self) -> str:
         """``SmolLM2, T=0, 1 at a time``."""
-        return f"{self.target}, T={self.temperature:g}, {self.concurrency} at a time"
+        return f"{short_name(self.target)}, T={self.temperature:g}, {self.concurrency} at a time"
 
     @property
     def standings(self) -> tuple[Standing, ...]:

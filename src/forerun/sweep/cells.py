@@ -9,6 +9,11 @@ from typing import Final
 Scalar = bool | int | float | str
 
 
+def short_name(artifact: str) -> str:
+    """What to call an artifact on a page: the last part of a path or of a hub id."""
+    return artifact.rstrip("/").rpartition("/")[2]
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A way of drafting: method, N, chain or tree, knobs as sorted (name, value) pairs, the drafter artifact's id.
@@ -45,7 +50,7 @@ class Candidate:
         """What to call the N curve: the method, with tree, knobs and drafter where they matter."""
         details = ["tree"] if self.is_tree else []
         details += [f"{name}={value}" for name, value in self.knobs]
-        details += [self.drafter] if self.drafter else []
+        details += [short_name(self.drafter)] if self.drafter else []
         return f"{self.method} ({', '.join(details)})" if details else self.method
 
     @property

@@ -9,7 +9,7 @@ from typing import Final
 from forerun.sweep.cells import CellState, Setting
 from forerun.sweep.results import CellResult, Interval
 
-# A prediction that is further off than this is mentioned.
+# A prediction outside the interval and further off than this is mentioned.
 SURPRISE: Final = 0.1
 
 
@@ -59,12 +59,11 @@ def explain_off(setting: Setting, results: Sequence[CellResult]) -> tuple[str, .
     assert best.interval is not None
     label = best.cell.candidate.label
     if best.interval.includes_one:
-        first = (
-            f"No method can be told from plain decoding on {setting.workload}, so it stays: the best of {len(honest)}"
-        )
+        first = f"No method can be told from plain decoding on {setting.workload}, so it stays"
     else:
-        first = f"Plain decoding is fastest on {setting.workload}: the best of {len(honest)}"
-    sentences = [f"{first}, {label}, came to {best.interval.median:.2f} ({_span(best.interval)})."]
+        first = f"Plain decoding is fastest on {setting.workload}"
+    subject = label if len(honest) == 1 else f"the best of {len(honest)}, {label},"
+    sentences = [f"{first}: {subject} came to {best.interval.median:.2f} ({_span(best.interval)})."]
     if why := _economics(best):
         sentences.append(why)
     return (*sentences, *_surprise(best), *_bugs(results))
@@ -89,7 +88,8 @@ def _economics(result: CellResult) -> str:
 def _surprise(result: CellResult) -> tuple[str, ...]:
     if result.interval is None or result.predicted_ratio is None:
         return ()
-    if abs(result.interval.median / result.predicted_ratio - 1) <= SURPRISE:
+    is_inside = result.interval.low <= result.predicted_ratio <= result.interval.high
+    if is_inside or abs(result.interval.median / result.predicted_ratio - 1) <= SURPRISE:
         return ()
     return (f"The cost model expected {result.predicted_ratio:.2f}: C and D do not tell the whole story here.",)
 

@@ -12,6 +12,7 @@ from forerun.report.group import groups
 from forerun.report.markup import Html, paragraph, section, table
 from forerun.report.plot import Plot, caption_line, legend, line, small_multiples
 from forerun.report.standing import Standing
+from forerun.sweep.cells import short_name
 from forerun.sweep.results import Candidate, CellResult, TuneResult
 
 
@@ -80,7 +81,7 @@ def _figure(
             ["Candidate", "Position", "Proposed", "Reached", "Accepted", "Unconditional", "Conditional"],
             [row for cell in cells for row in _rows(cell)],
         ),
-        title=f"{setting.target}: {setting.label}" if several else setting.label,
+        title=f"{short_name(setting.target)}: {setting.label}" if several else setting.label,
     )
 
 

@@ -9,6 +9,7 @@ from forerun.report.axis import Axis
 from forerun.report.families import families
 from forerun.report.markup import Html, paragraph, section, table
 from forerun.report.plot import Plot, caption_line, legend, line, small_multiples
+from forerun.sweep.cells import short_name
 from forerun.sweep.results import Candidate, CostPoint, DraftCostPoint, DraftCostTable, TargetCostTable, TuneResult
 
 
@@ -41,7 +42,7 @@ def _target_figure(number: int, costs: TargetCostTable, first_series: int) -> Ht
         lines.setdefault((point.sequences, point.context), []).append(point)
     plot = Plot(
         f"target-cost-{number}",
-        f"C of {costs.target}: milliseconds of a target pass by rows",
+        f"C of {short_name(costs.target)}: milliseconds of a target pass by rows",
         Axis("rows in the pass", is_log=True, ticks=tuple(sorted({point.rows for point in costs.points}))),
         # A flat curve must look flat.
         Axis("ms a pass", is_from_zero=True),
@@ -65,8 +66,13 @@ def _target_figure(number: int, costs: TargetCostTable, first_series: int) -> Ht
     ]
     return plot.html(
         [key, caption_line(f"Overhead of a round beside draft and pass: {wording.duration(costs.overhead)}.")],
-        table(f"C of {costs.target}", ["Rows", "Sequences", "Context, tokens", "Time of a pass"], rows, num_texts=0),
-        title=f"C, {costs.target}",
+        table(
+            f"C of {short_name(costs.target)}",
+            ["Rows", "Sequences", "Context, tokens", "Time of a pass"],
+            rows,
+            num_texts=0,
+        ),
+        title=f"C, {short_name(costs.target)}",
     )
 
 

@@ -10,6 +10,7 @@ from forerun.report.axis import Axis
 from forerun.report.families import families
 from forerun.report.markup import Html, paragraph, section, table
 from forerun.report.plot import Plot, caption_line, legend, line, small_multiples
+from forerun.sweep.cells import short_name
 from forerun.sweep.results import Candidate, Cell, Curve, CurvePoint, Setting, TuneResult
 
 
@@ -95,7 +96,7 @@ def _figure(
             ["Method", "N", "Speed", "From", "To", "Pairs"],
             [row for curve in curves for row in _rows(curve, result)],
         ),
-        title=f"{setting.target}: {setting.label}"
+        title=f"{short_name(setting.target)}: {setting.label}"
         if len({one.target for one in result.settings}) > 1
         else setting.label,
     )

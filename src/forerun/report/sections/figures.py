@@ -9,6 +9,7 @@ from forerun.report import wording
 from forerun.report.group import Group, groups
 from forerun.report.markup import Child, Html, details, joined, paragraph, scrolling, section, tag
 from forerun.report.standing import Standing
+from forerun.sweep.cells import short_name
 from forerun.sweep.results import CellResult, Figures, TuneResult
 
 _HEAD = (
@@ -41,7 +42,7 @@ def _setting(group: Group, standing: Standing, is_labelled_whole: bool) -> Html:
     setting = standing.setting
     name = setting.label if is_labelled_whole else setting.workload
     if is_labelled_whole and setting.target != group.target:
-        name = f"{setting.target}: {name}"
+        name = f"{short_name(setting.target)}: {name}"
     head = tag("tr", *(tag("th", title, scope="col", class_="figure" if i else None) for i, title in enumerate(_HEAD)))
     content = tag(
         "table",

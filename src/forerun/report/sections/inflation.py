@@ -5,6 +5,7 @@ from __future__ import annotations
 from forerun.report import wording
 from forerun.report.markup import Html, joined, paragraph, section, table, tag
 from forerun.report.scale import LogScale
+from forerun.sweep.cells import short_name
 from forerun.sweep.results import Inflation, TuneResult
 
 
@@ -49,4 +50,4 @@ def _place(result: TuneResult, entry: Inflation) -> str:
     places = {(one.target, one.temperature, one.concurrency) for one in result.inflation}
     if len(places) == 1:
         return ""
-    return f"{entry.target}, T={entry.temperature:g}, {entry.concurrency} at a time"
+    return f"{short_name(entry.target)}, T={entry.temperature:g}, {entry.concurrency} at a time"

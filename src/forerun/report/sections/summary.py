@@ -9,12 +9,13 @@ from forerun.report import notes, wording
 from forerun.report.group import groups
 from forerun.report.markup import Html, paragraph, tag
 from forerun.report.standing import Outcome, Standing
+from forerun.sweep.cells import short_name
 from forerun.sweep.results import CellResult, TuneResult
 
 
 def title(result: TuneResult) -> str:
     """The targets by name."""
-    return wording.listing(dict.fromkeys(setting.target for setting in result.settings)) or "no target"
+    return wording.listing(dict.fromkeys(short_name(setting.target) for setting in result.settings)) or "no target"
 
 
 def render(result: TuneResult) -> Html:
