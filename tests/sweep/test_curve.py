@@ -46,6 +46,36 @@ def test_a_noisy_best_does_not_excuse_what_a_quieter_point_beats_beyond_doubt():
     assert shape(noisy) is CurveShape.PLATEAU
 
 
+def paired(n, ratios):
+    ordered = sorted(ratios)
+    middle = (ordered[2] + ordered[3]) / 2
+    return CurvePoint(n, middle, ordered[0], ordered[-1], pair_ratios=tuple(enumerate(ratios)))
+
+
+def test_prompts_that_both_ran_tell_lengths_apart_where_intervals_overlap():
+    """Prompts differ threefold, the lengths by 1.3 on each prompt: the intervals overlap, the comparison does not."""
+    prompts = (1.1, 1.4, 1.7, 2.0, 2.6, 3.1)
+    short, long = paired(1, prompts), paired(7, [1.3 * ratio for ratio in prompts])
+    assert short.ratio > long.low
+    assert smallest_on_plateau([short, long]) == 7
+    assert shape([short, long]) is CurveShape.RISING
+    assert shape([long, CurvePoint(15, short.ratio, short.low, short.high, pair_ratios=short.pair_ratios)]) is (
+        CurveShape.FALLING
+    )
+
+
+def test_prompts_that_both_ran_show_that_a_higher_median_is_nothing():
+    """The median is higher by a third, but as often lower as higher on one same prompt."""
+    short = paired(1, (1.1, 1.2, 1.3, 2.0, 2.2, 2.4))
+    long = paired(7, (2.0, 1.1, 2.3, 1.4, 2.6, 1.5))
+    assert smallest_on_plateau([short, long]) == 1
+
+
+def test_too_few_common_pairs_fall_back_on_the_intervals():
+    few = CurvePoint(7, 1.6, 1.55, 1.65, pair_ratios=((0, 1.6), (1, 1.6)))
+    assert smallest_on_plateau([CurvePoint(1, 1.2, 1.15, 1.25, pair_ratios=((0, 1.2), (1, 1.2))), few]) == 7
+
+
 def test_points_are_ordered_and_distinct():
     found = curve(SETTING, Candidate("ngram", 1), reversed(points(1.2, 1.4)))
     assert [point.num_speculative_tokens for point in found.points] == [1, 3]

@@ -127,7 +127,7 @@ def _sum_keys(weights: Tensor) -> Tensor:
 
 def _in_block_order(plan: AttentionPlan, items: Tensor, combine: Callable[..., Tensor]) -> Tensor:
     """Folds the items of each tile, [W, ...] -> [T, ...], block 0 first."""
-    first, *later = torch.split(items, plan.counts)
+    first, *later = torch.split(items, list(plan.counts))
     folded = first.clone()
     for block in later:
         part = folded if len(block) == len(folded) else folded[: len(block)]

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from forerun.sweep.cells import Candidate, Setting
-from forerun.sweep.results import CellResult, Curve, CurvePoint, CurveShape
+from forerun.sweep.results import CellResult, Curve, CurvePoint, CurveShape, Interval
+from forerun.sweep.statistics import median_interval
 
 # Predicted points have no interval: two that differ by less than this are not told apart.
 PREDICTION_TOLERANCE: Final = 0.05
@@ -50,7 +51,8 @@ def point_of(result: CellResult) -> CurvePoint | None:
     """A cell's point: measured where it has an interval, predicted where it has only that, ``None`` where neither."""
     n = result.cell.candidate.num_speculative_tokens
     if result.interval is not None:
-        return CurvePoint(n, result.interval.median, result.interval.low, result.interval.high)
+        interval = result.interval
+        return CurvePoint(n, interval.median, interval.low, interval.high, pair_ratios=result.pair_ratios)
     if result.predicted_ratio is not None:
         ratio = result.predicted_ratio
         return CurvePoint(
@@ -78,8 +80,22 @@ def _is_faster(point: CurvePoint) -> bool:
 
 
 def _is_level_with(point: CurvePoint, best: CurvePoint, points: Sequence[CurvePoint]) -> bool:
-    """A difference inside the interval of the best is none, unless another point is clearly above this one.
+    """A difference that can't be told from none, to the best point and to every other.
 
     The best median may be a noisy one, whose wide interval would excuse an N that a quieter point beats beyond doubt.
     """
-    return point.ratio >= best.low and all(other.low <= point.high for other in points)
+    if any(_is_clearly_below(point, other) for other in points):
+        return False
+    return _compared(point, best) is not None or point.ratio >= best.low
+
+
+def _is_clearly_below(point: CurvePoint, other: CurvePoint) -> bool:
+    """By the prompts that both ran, where there are enough of them: prompts differ more than lengths do."""
+    compared = _compared(point, other)
+    return other.low > point.high if compared is None else compared.high < 1.0
+
+
+def _compared(point: CurvePoint, other: CurvePoint) -> Interval | None:
+    """The interval of one N over another, prompt by prompt; ``None`` where too few pairs are common."""
+    others = dict(other.pair_ratios)
+    return median_interval([ratio / others[index] for index, ratio in point.pair_ratios if index in others])

@@ -122,7 +122,7 @@ class CellResult:
     ``interval`` is there for measured cells and for ties (one that includes 1); ``figures`` and ``off_figures``
     wherever pairs were kept; predictions wherever acceptance, C and D were known: ``verify_steps`` and ``draft_steps``
     are what a full round's pass and draft cost in plain decoding steps. ``num_pairs`` are those that count: discarded
-    ones (machine load) and looping ones are counted apart.
+    ones (machine load) and looping ones are counted apart. ``pair_ratios`` are (pair index, ratio) of those that count.
     """
 
     cell: Cell
@@ -132,6 +132,7 @@ class CellResult:
     num_pairs: int = 0
     num_discarded_pairs: int = 0
     num_looping_pairs: int = 0
+    pair_ratios: tuple[tuple[int, float], ...] = ()
     figures: Figures | None = None
     off_figures: Figures | None = None
     share_slower_prompts: float | None = None
@@ -212,13 +213,17 @@ class CurveShape(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """Speed-up at one N: measured, with its interval, or predicted, with the model's tolerance."""
+    """Speed-up at one N: measured, with its interval, or predicted, with the model's tolerance.
+
+    ``pair_ratios`` are (pair index, ratio): points of one curve ran the same prompts in pairs of the same index.
+    """
 
     num_speculative_tokens: int
     ratio: float
     low: float
     high: float
     is_predicted: bool = False
+    pair_ratios: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

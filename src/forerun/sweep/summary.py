@@ -44,6 +44,7 @@ def summarise(
         num_pairs=len(kept),
         num_discarded_pairs=num_discarded,
         num_looping_pairs=num_looping,
+        pair_ratios=tuple((pair.index, pair.ratio) for pair in kept),
         figures=figures([pair.candidate for pair in kept]),
         off_figures=figures([pair.off for pair in kept]),
         share_slower_prompts=divide(sum(ratio < 1.0 for ratio in prompt_ratios), len(prompt_ratios)),
