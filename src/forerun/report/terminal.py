@@ -48,14 +48,14 @@ def _headline(result: TuneResult) -> Text:
 def _table(group: Group) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     table.add_column("workload", no_wrap=True)
-    table.add_column("run this", overflow="fold", min_width=14)
+    table.add_column("run this", overflow="fold", min_width=12)
     table.add_column("N", justify="right")
     table.add_column("speed-up\n\\[interval]", no_wrap=True)
     table.add_column("pairs", justify="right")
     table.add_column("tokens\n/round", justify="right")
     table.add_column("accep-\ntance", justify="right")
     table.add_column("tok/s\noff → pick", justify="right", no_wrap=True, style="dim")
-    table.add_column("TTFT p50, ms\noff → pick", justify="right", no_wrap=True)
+    table.add_column("TTFT, ms\noff → pick", justify="right", no_wrap=True)
     for standing in group.ordinary:
         table.add_row(*_row(standing))
     return table
