@@ -199,6 +199,68 @@ def test_a_closed_stream_cancels_its_request() -> None:
     assert engine.cache.pool.num_held == 0
 
 
+def run_out(engine: Engine) -> None:
+    while engine.has_work:
+        engine.step()
+
+
+def test_one_requests_error_leaves_the_others_as_they_were() -> None:
+    """A row that bans every token fails in the middle of a round; who runs beside it must not notice."""
+    target = ToyTarget(VOCAB, order=0)
+    params = SamplingParams(max_tokens=30, ignore_eos=True)
+    texts = texts_of(PROMPTS, params, target)
+    drafter = scripted.half_right(texts, VOCAB)
+    engine = make_engine(drafter, 4, target)
+    (good,) = engine.submit(PROMPTS[0], params)
+    engine.step()
+    everything = tuple((token, float("-inf")) for token in range(VOCAB))
+    (bad,) = engine.submit(PROMPTS[0], SamplingParams(logit_bias=everything))
+    with pytest.raises(ForerunError):
+        run_out(engine)
+    engine.cancel(bad)
+    while engine.has_work:
+        engine.step()
+    assert tuple(good.output) == texts[tuple(PROMPTS[0]), 0]
+    assert_nothing_left(engine, drafter)
+
+
+def test_a_drafter_that_fails_to_begin_holds_nobody_up() -> None:
+    target = ToyTarget(VOCAB, order=0)
+    params = SamplingParams(max_tokens=12, ignore_eos=True)
+    texts = texts_of(PROMPTS, params, target)
+    drafter = scripted.oracle(texts)
+    begin, failures = drafter.begin, [RuntimeError("once")]
+
+    def fails_once(request):
+        if failures:
+            raise failures.pop()
+        return begin(request)
+
+    drafter.begin = fails_once  # type: ignore[method-assign]
+    engine = make_engine(drafter, 4, target)
+    requests = [engine.submit(prompt, params)[0] for prompt in PROMPTS]
+    with pytest.raises(RuntimeError, match="once"):
+        engine.step()
+    while engine.has_work:
+        engine.step()
+    assert [tuple(request.output) for request in requests] == list(texts.values())
+    assert_nothing_left(engine, drafter)
+
+
+def test_streams_of_one_engine_keep_their_own_events() -> None:
+    target = ToyTarget(VOCAB, order=0)
+    params = SamplingParams(max_tokens=12, ignore_eos=True)
+    texts = texts_of(PROMPTS, params, target)
+    engine = Engine(target)
+    first, second = engine.stream(PROMPTS[0], params), engine.stream(PROMPTS[1], params)
+    got: list[list[int]] = [[], []]
+    for one, other in itertools.zip_longest(first, second):
+        for tokens, event in zip(got, (one, other), strict=True):
+            tokens += event.tokens if event is not None else ()
+        engine.generate(PROMPTS[3], SamplingParams(max_tokens=2, ignore_eos=True))
+    assert [tuple(tokens) for tokens in got] == [texts[tuple(PROMPTS[0]), 0], texts[tuple(PROMPTS[1]), 0]]
+
+
 def test_a_small_pool_queues_instead_of_failing() -> None:
     target = ToyTarget(VOCAB, order=0)
     params = SamplingParams(max_tokens=20, ignore_eos=True)

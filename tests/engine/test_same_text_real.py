@@ -28,7 +28,7 @@ TEXTS = [
 ]
 AXES: dict[str, Any] = {
     "drafts": [("ngram", "chain"), ("suffix", "chain"), ("suffix", "tree")],
-    "n": [3, 15],
+    "n": [1, 3, 7, 15],
     "temperature": [0.0, 0.8],
     "batch": [1, 5],
     "hits_prefixes": [False, True],

@@ -178,12 +178,14 @@ def test_hub_ids_are_fetched_only_when_asked_for(directory: Path, monkeypatch: p
     )
     loaded = load_target("hub:org/tiny-llama", device="cpu", dtype="float32")
     assert (loaded.artifact.id, loaded.artifact.revision) == ("org/tiny-llama", directory.name)
-    load_target("org/tiny-llama", device="cpu", dtype="float32")
-    refused("org/absent", "'org/absent' on the hub")
+    load_target("hub:org/tiny-llama", device="cpu", dtype="float32")
+    refused("hub:org/absent", "'org/absent' on the hub")
+    refused("org/absent", "write hub:ORG/NAME")
     assert asked == ["org/tiny-llama", "org/tiny-llama", "org/absent"]
     monkeypatch.chdir(directory.parent.parent)
     load_target(f"{directory.parent.name}/tiny-llama", device="cpu", dtype="float32")
     assert len(asked) == 3, "a directory of that name comes first"
     assert hub.is_hub_id("hub:org/name-1.5_x")
+    assert not hub.is_hub_id("org/name")
     assert not hub.is_hub_id("./org/name")
     assert not hub.is_hub_id("/abs/olute")

@@ -11,6 +11,7 @@ import pytest
 from forerun.conditions import Conditions
 from forerun.errors import ForerunError
 from forerun.sweep.cells import Candidate, Cell, CellState, Setting
+from forerun.sweep.files import in_use
 from forerun.sweep.measurements import Arm, LoadReading, PairResult, PromptOutcome
 from forerun.sweep.plan import Plan
 from forerun.sweep.results import CellResult, TuneResult
@@ -55,6 +56,10 @@ def test_the_same_plan_resumes_with_everything_that_finished(tmp_path):
         assert again.finished_cells() == {OTHER: done}
         assert (again.note("costs"), again.note("texts")) == ("[2]", None)
         assert store.open_run(Plan(max_tokens=64)).run_id != run.run_id
+        on_this_basis = store.open_run(plan, "float32")
+        assert on_this_basis.run_id != run.run_id
+        assert store.open_run(plan, "float32").run_id == on_this_basis.run_id
+        assert store.open_run(plan, "bfloat16").run_id != on_this_basis.run_id
 
 
 def test_a_rerun_of_a_finished_plan_gets_a_new_id(tmp_path):
@@ -183,3 +188,21 @@ def test_an_empty_file_becomes_a_store(tmp_path):
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
     connection.close()
+
+
+@pytest.mark.parametrize("name", ["o#x", "o?y", "o%41", "o p"])
+def test_a_store_is_found_again_whatever_its_path(tmp_path, name):
+    directory = tmp_path / name
+    directory.mkdir()
+    with TrialStore(directory / "trials.sqlite") as store:
+        run = store.open_run(Plan())
+    with TrialStore(directory / "trials.sqlite") as store:
+        assert store.open_run(Plan()).run_id == run.run_id
+
+
+def test_a_directory_serves_one_run_at_a_time(tmp_path):
+    with in_use(tmp_path), pytest.raises(ForerunError, match="another run that uses it"), in_use(tmp_path):
+        pass
+    with in_use(tmp_path):
+        pass
+    assert not list(tmp_path.iterdir())

@@ -101,13 +101,14 @@ def _tune(
     """Runs or resumes the plan. The run ends when its report and policy lie on disk, not before."""
     from forerun.cli.tune_progress import TuneProgress
     from forerun.report.html import write_report
+    from forerun.sweep.files import in_use
     from forerun.sweep.policy import Policy, write_policy
     from forerun.sweep.run_directory import RunDirectory
     from forerun.sweep.trials import TrialStore
     from forerun.sweep.tuner import Tuner
 
-    with TrialStore(args.out / STORE) as store:
-        run = store.open_run(plan)
+    with in_use(args.out), TrialStore(args.out / STORE) as store:
+        run = store.open_run(plan, _basis(workloads, backends, args))
         directory = RunDirectory(args.out, run.run_id)
         try:
             with TuneProgress() as progress:
@@ -123,6 +124,21 @@ def _tune(
         write_policy(args.out / POLICY, Policy.of(result))
         run.finish(result)
     return result
+
+
+def _basis(workloads: Sequence[Workload], backends: Mapping[str, OwnBackend], args: argparse.Namespace) -> str:
+    """What a run must keep to beside its plan: prompts, model files, arithmetic, the machine's software."""
+    from forerun.conditions import of_machine
+    from forerun.workloads.prompt_set import prompt_set_hash
+
+    machine = of_machine()
+    parts = [
+        *(f"{workload.name} {prompt_set_hash(workload.prompts)}" for workload in workloads),
+        *(f"{target} {backend.artifacts}" for target, backend in backends.items()),
+        f"{args.dtype} {args.device} {args.run_code}",
+        f"{machine.commit} {machine.torch} {machine.transformers} {machine.threads} {machine.os}",
+    ]
+    return "\n".join(parts)
 
 
 def _check_store(path: Path) -> None:

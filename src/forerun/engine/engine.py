@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,7 @@ class Engine:
         )
         self._runner = RoundRunner(self.target, self.cache, self.drafter, publishes_prefixes=reuses_prefixes)
         self._next_id = 0
+        self._streamed: dict[int, deque[RoundEvent]] = {}
 
     def submit(self, prompt: Prompt, params: SamplingParams | None = None, *, session: str = "") -> list[Request]:
         """Queue a prompt (text, or token ids): one request per choice, all with one seed.
@@ -92,6 +94,7 @@ class Engine:
         params = params or SamplingParams()
         tokens = self._tokens_of(prompt)
         max_tokens = self._fitting_length(len(tokens), params)
+        self._require_known_ids(params)
         if params.stop and self.tokenizer is None:
             raise ForerunError("a tokenizer for stop strings", "a target without one", "use stop_token_ids")
         seed = random_seed() if params.seed is None else params.seed
@@ -104,13 +107,17 @@ class Engine:
 
     def step(self) -> list[RoundEvent]:
         """One round over everything that can run; finished requests leave."""
-        for request in self.scheduler.admit():
-            self._start(request)
+        self.scheduler.admit()
+        for request in self.scheduler.running:
+            if request.drafter_state is None:
+                self._start(request)
         works = self.scheduler.plan()
         if not works:
             return []
         events = self._runner.run(works)
         for event in events:
+            if event.request.id in self._streamed:
+                self._streamed[event.request.id].append(event)
             if event.request.is_finished:
                 self._finish(event.request)
         return events
@@ -144,11 +151,18 @@ class Engine:
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[RoundEvent]:
         """Round by round what happens to one prompt; closing the iterator cancels it."""
         requests = self.submit(prompt, params)
+        # Whoever drives the engine, a stream beside this one or a generate inside it, the events end up here.
+        events: deque[RoundEvent] = deque()
+        self._streamed |= dict.fromkeys((request.id for request in requests), events)
         try:
-            while not all(request.is_finished for request in requests):
-                yield from (event for event in self.step() if event.request in requests)
+            while events or not all(request.is_finished for request in requests):
+                if events:
+                    yield events.popleft()
+                else:
+                    self.step()
         finally:
             for request in requests:
+                del self._streamed[request.id]
                 self.cancel(request)
 
     def completion(self, request: Request) -> Completion:
@@ -181,6 +195,15 @@ class Engine:
         if strange is not None:
             raise ForerunError(f"token ids from 0 to {vocab_size - 1}", f"{strange}", "use this target's tokenizer")
         return tokens
+
+    def _require_known_ids(self, params: SamplingParams) -> None:
+        vocab_size = self.target.traits.vocab_size
+        named = (*params.stop_token_ids, *(token for token, _ in params.logit_bias))
+        strange = next((token for token in named if token >= vocab_size), None)
+        if strange is not None:
+            raise ForerunError(
+                f"stop and bias token ids below the vocabulary's {vocab_size}", f"{strange}", "use this target's ids"
+            )
 
     def _fitting_length(self, num_prompt_tokens: int, params: SamplingParams) -> int:
         """Tokens that may be emitted: the request's limit, cut where the context ends."""
@@ -229,6 +252,8 @@ class Engine:
 
     def _start(self, request: Request) -> None:
         """Give an admitted request its sequence, on a shared prefix where there is one, and its drafter state."""
+        if request.sequence is not None:
+            self.cache.free(request.sequence)
         request.sequence = self.cache.open(request.prompt, reuse=self.reuses_prefixes)
         num_hit = request.sequence.num_computed
         request.num_cached_tokens = request.num_observed = request.num_featured = num_hit

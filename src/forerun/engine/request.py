@@ -87,6 +87,10 @@ class Request:
             self.finish_reason = FinishReason.LENGTH
         return text
 
+    def finish_text(self) -> str:
+        """Text that was held back until the end; a stop string may still be in it."""
+        return self.watcher.finish(may_stop=len(self.output) >= self.params.min_tokens)
+
     def tokens(self, start: int, end: int) -> list[int]:
         """Committed tokens of positions start..end-1."""
         split = len(self.prompt)

@@ -5,8 +5,9 @@ Every engine step is one of these. A request that still prefills takes part with
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from forerun.cache.paged_cache import PagedCache
+from forerun.cache.sequence import Window
 from forerun.drafters.base import Drafter
 from forerun.engine.layout import Layout, Part, lay_out
 from forerun.engine.request import Request
@@ -78,11 +80,12 @@ class RoundRunner:
         ]
         layout = lay_out(works, drafts, windows)
         watch.lap("other")
-        output = self.target.forward(layout.batch, self.cache.store, self.drafter.taps)
-        logits = output.logits.cpu()
-        watch.lap("verify")
-        verdicts = self._verify(layout, logits)
-        watch.lap("sample")
+        with self._undone_on_error(windows):
+            output = self.target.forward(layout.batch, self.cache.store, self.drafter.taps)
+            logits = output.logits.cpu()
+            watch.lap("verify")
+            verdicts = self._verify(layout, logits)
+            watch.lap("sample")
         events = [
             self._commit(part, verdict, logits, output) for part, verdict in zip(layout.parts, verdicts, strict=True)
         ]
@@ -94,6 +97,19 @@ class RoundRunner:
             work.request.timings += share
         return [event for event in events if event is not None]
 
+    @contextlib.contextmanager
+    def _undone_on_error(self, windows: Sequence[Window]) -> Iterator[None]:
+        """A pass that failed leaves every request as it was: one request's error must not hold up the others."""
+        states = dict(self.cache.store.states)
+        try:
+            yield
+        except BaseException:
+            for window in windows:
+                self.cache.close_window(window, (), 0)
+            self.cache.store.states.clear()
+            self.cache.store.states.update(states)
+            raise
+
     def _propose(self, works: Sequence[Work]) -> list[Draft]:
         """Drafts for the works that may have one; the rest get the empty draft."""
         asked = [work for work in works if work.limit.num_tokens > 0]
@@ -103,6 +119,7 @@ class RoundRunner:
         for work, draft in zip(works, drafts, strict=True):
             assert max(draft.depths()) <= work.limit.num_tokens, "a drafter keeps to its limit"
             assert len(draft) <= work.limit.num_rows, "a drafter keeps to its rows"
+            assert all(0 <= token < self.target.traits.vocab_size for token in draft.tokens), "a drafter knows its ids"
         return drafts
 
     def _verify(self, layout: Layout, logits: Tensor) -> list[Verdict]:
@@ -146,7 +163,7 @@ class RoundRunner:
             if request.is_finished:
                 break
         if request.is_finished:
-            text += request.watcher.finish()
+            text += request.finish_text()
         self._publish(request)
         if not is_prefill:
             request.counts += RoundCounts.of_round(part.draft, len(verdict.accepted_rows), len(tokens))

@@ -28,12 +28,12 @@ class TextWatcher:
         self._pending += self.detokenizer.push([token])
         return self._settle(may_stop=may_stop, is_last=False)
 
-    def finish(self) -> str:
+    def finish(self, *, may_stop: bool = True) -> str:
         """Text that was held back, once no more tokens come."""
         if self.detokenizer is None or self.is_stopped:
             return ""
         self._pending += self.detokenizer.finish()
-        return self._settle(may_stop=False, is_last=True)
+        return self._settle(may_stop=may_stop, is_last=True)
 
     def _settle(self, *, may_stop: bool, is_last: bool) -> str:
         if may_stop:

@@ -24,6 +24,10 @@ class Tokenizer:
 
     def encode(self, text: str, add_special: bool = True) -> list[int]:
         """Token ids; ``add_special`` adds what the model expects around a plain text (often a BOS token)."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ForerunError("text that is valid Unicode", str(error), "remove the lone surrogate") from error
         return list(self.backend.encode(text, add_special_tokens=add_special))
 
     def decode(self, ids: Sequence[int], skip_special: bool = False) -> str:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from forerun.errors import ForerunError
 
+MAX_CHOICES = 1024
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
@@ -78,6 +80,8 @@ class SamplingParams:
             value = getattr(self, name)
             if value < least:
                 raise _out_of_range(name, f"{least} or more", value, f"raise {name}")
+        if self.n > MAX_CHOICES:
+            raise _out_of_range("n", f"at most {MAX_CHOICES}", self.n, "ask for fewer choices")
         if self.min_tokens > self.max_tokens:
             raise _out_of_range(
                 "min_tokens", f"at most max_tokens ({self.max_tokens})", self.min_tokens, "lower it or raise max_tokens"

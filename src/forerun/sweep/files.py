@@ -13,6 +13,7 @@ from typing import Final
 from forerun.errors import ForerunError
 
 PARTIAL: Final = ".partial-"
+LOCK: Final = ".in-use"
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -58,6 +59,31 @@ def make_directory(path: Path) -> None:
         raise ForerunError(f"a directory at {path}", "a file", "choose another directory") from error
     except OSError as error:
         raise _refusal(path, error) from error
+
+
+@contextlib.contextmanager
+def in_use(directory: Path) -> Iterator[None]:
+    """Holds a directory for this process alone. Raises ForerunError where another one holds it.
+
+    Where the system has no file locks (Windows) nothing is held.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    path = directory / LOCK
+    with _refusals(path), path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ForerunError(
+                f"{directory} for one run at a time", "another run that uses it", "wait for it, or choose another --out"
+            ) from error
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

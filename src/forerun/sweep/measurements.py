@@ -26,6 +26,9 @@ class PromptOutcome:
     repetition: float = 0.0
     is_looping: bool = False
     has_passed: bool | None = None
+    prompt_compressibility: float = 0.0
+    compressibility: float = 0.0
+    is_prompt_looping: bool = False
 
     @property
     def num_tokens(self) -> int:

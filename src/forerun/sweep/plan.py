@@ -127,7 +127,7 @@ def _read_toml(path: Path) -> dict[str, object]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ForerunError(f"a readable plan at {path}", error.strerror or str(error), "check the path") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ForerunError(f"TOML in {path}", str(error), "correct that place") from error
 
 

@@ -86,7 +86,7 @@ class Trial:
         return Arm(outcomes, record.seconds, timings, record.peak_memory, reading)
 
     def _outcome(self, prompt: Prompt, request: RequestRecord) -> PromptOutcome:
-        repetition = score_tokens(request.token_ids)
+        asked, repetition = score_tokens(request.prompt_ids), score_tokens(request.token_ids)
         checked = prompt.check(request.text, may_execute=self.may_execute)
         return PromptOutcome(
             prompt.id,
@@ -95,10 +95,13 @@ class Trial:
             request.counts,
             text_hash(request.token_ids),
             request.finish_reason,
-            score_tokens(request.prompt_ids).repeated_ngrams,
+            asked.repeated_ngrams,
             repetition.repeated_ngrams,
             repetition.is_looping,
             None if checked is None else checked.passed,
+            asked.compressibility,
+            repetition.compressibility,
+            asked.is_looping,
         )
 
 

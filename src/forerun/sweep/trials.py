@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import secrets
 import sqlite3
 from collections.abc import Iterator
@@ -82,16 +83,21 @@ class TrialStore:
             ).fetchall()
         return [serialise.from_json(TuneResult, body) for (body,) in rows]
 
-    def open_run(self, plan: Plan) -> Run:
-        """The unfinished run of the same plan, else a new one with an id of its own."""
+    def open_run(self, plan: Plan, basis: str = "") -> Run:
+        """The unfinished run of the same plan, else a new one with an id of its own.
+
+        ``basis`` is what the plan doesn't say but a run must keep to: models, prompts, arithmetic, versions. A run that
+        was begun on another basis is never resumed, since its pairs could not be told from the new ones.
+        """
+        identity = plan.hash if not basis else hashlib.sha256(f"{plan.hash} {basis}".encode()).hexdigest()[:16]
         for row in reversed(self.runs()):
-            if row.plan_hash == plan.hash and not row.ended_at:
+            if row.plan_hash == identity and not row.ended_at:
                 return Run(self, row.run_id, is_resumed=True)
         run_id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         with self.transaction() as connection:
             connection.execute(
                 "INSERT INTO runs (run_id, plan_hash, plan, started_at) VALUES (?, ?, ?, ?)",
-                (run_id, plan.hash, plan.model_dump_json(), _now()),
+                (run_id, identity, plan.model_dump_json(), _now()),
             )
         return Run(self, run_id, is_resumed=False)
 
@@ -192,7 +198,7 @@ def _check(path: Path) -> bool:
         raise ForerunError(f"a directory at {path.parent}", "none", "make it, or choose another --out")
     if not path.exists() or path.stat().st_size == 0:
         return True
-    connection = sqlite3.connect(f"file:{path.resolve().as_posix()}?mode=ro", uri=True)
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
     try:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from forerun.backends.base import Backend
-from forerun.conditions import Conditions, of_machine
+from forerun.conditions import Conditions, of_machine, require_comparable
+from forerun.errors import ForerunError
 from forerun.sweep import serialise
 from forerun.sweep.cells import Cell, CellState
 from forerun.sweep.check import check
@@ -25,6 +27,12 @@ from forerun.sweep.trial import Trial, drafting_of
 from forerun.sweep.trials import Run
 from forerun.workloads.prompt_set import prompt_set_hash
 from forerun.workloads.workload import Workload
+
+# The fields of Conditions that a plan varies, and those that follow from them.
+AXES: Final = (
+    "target", "drafter", "method", "num_speculative_tokens", "flags", "task", "sampling", "concurrency", "batch",
+    "prompt_set_hash", "prompt_set_size", "context", "kv_dtype",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +190,9 @@ class Tuner:
     def _notes(self, materials: Mapping[str, Material]) -> list[Gap]:
         """What was done with less than it should have been."""
         gaps = []
+        if self.plan.is_past_end:
+            reason = "text past the natural end was asked for: it repeats itself more and drafts better than answers"
+            gaps.append(Gap("answers that end by themselves", CellState.NOT_RUN, reason))
         for name, material in materials.items():
             if set(material.choose) & set(material.measure):
                 gaps.append(
@@ -191,6 +202,17 @@ class Tuner:
             if num_later:
                 gaps.append(Gap(f"later turns of {num_later} prompts of {name}", CellState.NOT_RUN, "first turns only"))
         return gaps
+
+    def _conflicts(self, results: Sequence[CellResult]) -> list[Gap]:
+        """Cells whose conditions differ in more than the plan's axes are not to be compared: said, field by field."""
+        known = [result.conditions for result in results if result.conditions is not None]
+        gaps: dict[str, Gap] = {}
+        for other in known[1:]:
+            try:
+                require_comparable(known[0], other, AXES)
+            except ForerunError as error:
+                gaps.setdefault(error.found, Gap("a comparison of all cells", CellState.REFUSED, str(error)))
+        return list(gaps.values())
 
     def _assemble(
         self,
@@ -212,7 +234,7 @@ class Tuner:
             inflation(results, controls),
             tuple(p.target_cost for p in preparations.values() if p.target_cost is not None),
             tuple(table for p in preparations.values() for table in p.draft_costs),
-            tuple(gaps),
+            (*gaps, *self._conflicts(results)),
             tuple(looping_outputs(self.run, self.directory, [result.cell for result in results], controls)),
             controls,
             num_comparisons(results),

@@ -52,6 +52,11 @@ class OwnBackend(Backend):
         self._probe = OwnProbe(loaded, self._drafters)
 
     @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """The files that this backend runs: the target's, then the drafters'."""
+        return (self.loaded.artifact, *self._artifacts.values())
+
+    @property
     def probe(self) -> CostProbe:
         """Passes and drafts of the engine itself."""
         return self._probe

@@ -10,6 +10,10 @@ from forerun.errors import ForerunError
 Occurrence = Literal["latest", "earliest"]
 
 
+# The index keeps an entry per length and token.
+MAX_MATCH = 64
+
+
 @dataclass(frozen=True, slots=True)
 class NgramConfig:
     """How the end of the text is looked up in what came before. Raises ``ForerunError`` for lengths out of order.
@@ -30,5 +34,7 @@ class NgramConfig:
             raise ForerunError(
                 "1 <= min_n <= max_n", f"min_n={self.min_n}, max_n={self.max_n}", "correct ngram's match lengths"
             )
+        if self.max_n > MAX_MATCH:
+            raise ForerunError(f"max_n of at most {MAX_MATCH}", f"max_n={self.max_n}", "lower ngram's max_n")
         if self.occurrence not in ("latest", "earliest"):
             raise ForerunError("occurrence latest or earliest", repr(self.occurrence), "choose one of the two")

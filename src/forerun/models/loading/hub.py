@@ -23,8 +23,8 @@ class Snapshot:
 
 
 def is_hub_id(name: str) -> bool:
-    """``hub:org/name``, or ``org/name`` that can't be meant as a path."""
-    return _ID.fullmatch(name.removeprefix(_PREFIX)) is not None
+    """``hub:org/name``. A bare ``org/name`` is none: it may be a mistyped path, and nobody asked for a hub."""
+    return name.startswith(_PREFIX) and _ID.fullmatch(name.removeprefix(_PREFIX)) is not None
 
 
 def fetch_snapshot(name: str) -> Snapshot:

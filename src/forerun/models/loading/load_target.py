@@ -19,7 +19,7 @@ from forerun.models.pull import Progress, pull
 def load_target(
     source: str | Path, *, dtype: str = "auto", device: str = "auto", progress: Progress | None = None
 ) -> LoadedTarget:
-    """Loads a Hugging Face directory, a GGUF file, a hub id (``hub:org/name``, ``org/name``) or a catalog name.
+    """Loads a Hugging Face directory, a GGUF file, a hub id (``hub:org/name``) or a catalog name.
 
     ``dtype`` auto is bf16 where the machine computes with it, else fp32. Only a hub id or a catalog name that isn't
     in the cache touches the network. Raises ForerunError for everything that can't be loaded.
@@ -29,9 +29,13 @@ def load_target(
     path = Path(source).expanduser()
     if not str(source):
         raise ForerunError("a model directory, a GGUF file, a hub id or a catalog name", "an empty name", "name one")
-    if path.is_dir():
+    try:
+        is_there = path.exists()
+    except OSError as error:  # a name that is too long, say
+        raise ForerunError("a path to a model", f"{str(path)[:80]!r} ({error.strerror})", "check the path") from error
+    if is_there and path.is_dir():
         return load_directory(path.resolve(), number_type, on)
-    if path.is_file():
+    if is_there and path.is_file():
         return _load_file(path.resolve(), number_type, on)
     name = str(source)
     if name in CATALOG:
@@ -42,7 +46,7 @@ def load_target(
     raise ForerunError(
         f"a model directory, a GGUF file, a hub id or a catalog name ({', '.join(CATALOG)})",
         f"{name!r}, which is none of them",
-        "check the path",
+        "check the path, or write hub:ORG/NAME to ask the hub",
     )
 
 

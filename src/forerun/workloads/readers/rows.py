@@ -44,8 +44,8 @@ def read_bytes(path: Path) -> bytes:
     """The file's bytes, unpacked where it is gzip. Raises ``ForerunError`` for what can't be read."""
     try:
         data = path.read_bytes()
-    except OSError as error:
-        found = f"{path} ({error.strerror})"
+    except (OSError, ValueError) as error:
+        found = f"{str(path)!r} ({getattr(error, 'strerror', None) or error})"
         raise ForerunError("a readable prompt file", found, "check the path and its permissions") from error
     if not data.startswith(_GZIP_MAGIC):
         return data
@@ -84,7 +84,7 @@ def parse_rows(data: bytes, file: str) -> list[Row]:
 def _whole_object(text: str) -> dict[str, Any] | None:
     try:
         value = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -101,7 +101,7 @@ def _list_rows(text: str, file: str) -> list[Row]:
             break
         try:
             value, position = decoder.raw_decode(text, start)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise _malformed(file, line, error) from error
         rows.append(_row(value, file, line))
         after = _skip_blank(text, position)
@@ -124,7 +124,7 @@ def _skip_blank(text: str, position: int) -> int:
 def _loads(line: str, file: str, number: int) -> Any:
     try:
         return json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise _malformed(file, number, error) from error
 
 
