@@ -31,7 +31,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--prompt", help="the text to continue, or with --chat the user's turn")
     source.add_argument("--prompt-file", metavar="FILE", help="read the prompt from a file; - is standard input")
     parser.add_argument("--chat", action="store_true", help="put the prompt through the model's chat template")
-    parser.add_argument("--show-rounds", action="store_true", help="colour drafted, accepted and rejected tokens")
+    parser.add_argument(
+        "--show-rounds",
+        action="store_true",
+        help="a line per round: tokens followed by · were accepted, those by × rejected; last, the target's own",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     add_model_flags(parser)
     add_drafting_flags(parser)

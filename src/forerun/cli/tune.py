@@ -34,7 +34,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick", action="store_true", help="predict by replay, measure the most promising; six minutes"
     )
-    parser.add_argument("--out", type=Path, default=Path("forerun-tune"), metavar="DIR", help="where everything goes")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/tune"), metavar="DIR", help="where everything goes (runs/tune)"
+    )
     parser.add_argument("--model", action="append", metavar="MODEL", help="a target; may be repeated")
     parser.add_argument("--method", action="append", metavar="NAME", help="a method; may be repeated (default: all)")
     parser.add_argument(

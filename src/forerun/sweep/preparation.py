@@ -153,8 +153,9 @@ def prepare(
     settled = Preparation(max_tokens, target_cost, draft_costs, ())
     forecaster = settled.forecaster(backend, warm_corpus)
     assert forecaster is not None, "costs were just measured"
-    predictions = _predict(plan, backend, probe, forecaster, cells, materials, max_tokens, progress)
-    willing = [cell for cell in cells if cell not in forecaster.refusals]
+    predictions = _predict(plan, backend, probe, forecaster, cells, materials, max_tokens, progress, deadline)
+    seen = {cell.setting for cell in predictions}
+    willing = [cell for cell in cells if cell not in forecaster.refusals and (cell.setting in seen or not plan.quick)]
     roles = select(willing, predictions, controls) if plan.quick else dict.fromkeys(willing, Role.PICK)
     forecasts = tuple(
         Forecast(cell, predictions.get(cell), roles.get(cell, Role.PASSED_OVER), forecaster.refusals.get(cell, ""))
@@ -208,11 +209,19 @@ def _predict(
     materials: Mapping[str, Material],
     max_tokens: int,
     progress: Progress,
+    deadline: Deadline,
 ) -> dict[Cell, Prediction]:
-    """Records plain texts per workload and temperature, then replays every candidate over them."""
+    """Records plain texts per workload and temperature, then replays every candidate over them.
+
+    Recording takes at most half of the time that is left: on a busy machine some workloads are left out rather than all
+    left unmeasured.
+    """
+    reserve = deadline.left / 2
     settings = list(dict.fromkeys((cell.workload, cell.temperature) for cell in cells))
     predictions: dict[Cell, Prediction] = {}
     for number, (workload, temperature) in enumerate(settings):
+        if plan.time_budget is not None and deadline.left < reserve:
+            break
         progress.stage(f"recording plain text and replaying drafts over it: {workload}, T={temperature:g}")
         params = sampling_of(plan, temperature, max_tokens)
         prompts = materials[workload].choose

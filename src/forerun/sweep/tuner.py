@@ -8,6 +8,7 @@ from typing import Final
 
 from forerun.backends.base import Backend
 from forerun.conditions import Conditions, of_machine, require_comparable
+from forerun.engine.drafting import Drafting
 from forerun.errors import ForerunError
 from forerun.sweep import serialise
 from forerun.sweep.cells import Cell, CellState
@@ -156,9 +157,11 @@ class Tuner:
         if cell in preparation.picks:
             return self._time_is_up
         if cell not in preparation.predictions:
-            return "nothing to predict from: no round was run"
+            return "nothing to predict from: no text was recorded in time, or it ended before a round was run"
         if cell in preparation.runners_up:
             return f"close to the best by prediction, but {self._time_is_up}"
+        if not any(self.run.pairs(pick) for pick in preparation.picks if pick.setting == cell.setting):
+            return f"replayed over recorded text alone: {self._time_is_up}"
         return "replayed over recorded text, another candidate promised more"
 
     @property
@@ -244,7 +247,10 @@ class Tuner:
         """The fields on which all measured cells agree, with the start and the end of the whole."""
         known = [result.conditions for result in results if result.conditions is not None]
         if not known:
-            return started.ended()
+            # Nothing was measured, but what was to be measured is known.
+            backend = next(iter(self.backends.values()))
+            params = sampling_of(self.plan, self.plan.temperatures[0], self.plan.max_tokens)
+            known = [backend.conditions(Drafting(), params, concurrency=self.plan.concurrency[0], drafter="")]
         empty = Conditions()
         agreed = {
             name: getattr(known[0], name)
