@@ -202,7 +202,7 @@ class Engine:
         strange = next((token for token in named if token >= vocab_size), None)
         if strange is not None:
             raise ForerunError(
-                f"stop and bias token ids below the vocabulary's {vocab_size}", f"{strange}", "use this target's ids"
+                f"stop and bias token ids below the vocabulary of {vocab_size}", f"{strange}", "use this target's ids"
             )
 
     def _fitting_length(self, num_prompt_tokens: int, params: SamplingParams) -> int:

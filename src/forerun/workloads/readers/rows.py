@@ -45,7 +45,8 @@ def read_bytes(path: Path) -> bytes:
     try:
         data = path.read_bytes()
     except (OSError, ValueError) as error:
-        found = f"{str(path)!r} ({getattr(error, 'strerror', None) or error})"
+        name = str(path).replace("\0", "\\0")
+        found = f"{name} ({getattr(error, 'strerror', None) or error})"
         raise ForerunError("a readable prompt file", found, "check the path and its permissions") from error
     if not data.startswith(_GZIP_MAGIC):
         return data
