@@ -49,7 +49,7 @@ class DraftLimit:
 class DraftRequest:
     """What a drafter learns of a request when it begins: its id, its prompt and its keyed sampler.
 
-    ``session`` and ``workspace`` name corpora that must not be shared across keys; empty means none.
+    ``session`` names a corpus that must not be shared across keys; empty means none.
     """
 
     id: int
