@@ -16,6 +16,7 @@ from forerun.errors import ForerunError
 from forerun.models.attention import KEY_BLOCK, QUERY_TILE, attend, plan_attention
 from forerun.models.base import AttentionGroup
 from forerun.models.exact_ops import gelu_tanh, sigmoid, silu, softcap
+from forerun.models.kv_layer import KVLayer
 from forerun.models.rotary import Rotary, rotate
 from forerun.models.tiled_linear import ROW_TILE, TiledLinear
 
@@ -154,7 +155,7 @@ def test_attention_is_right_and_the_same_for_any_cut(window: int | None, extras:
             num_kv_heads=kv_heads,
             window=window,
         )
-        return attend(q[rows], keys, values, plan, scale=0.3, softcap=cap, sinks=sinks)
+        return attend(q[rows], KVLayer(keys, values), plan, scale=0.3, softcap=cap, sinks=sinks)
 
     expected = torch.cat([run([row]) for row in range(length)])
     reference = dense_attention(q, k, v, 0.3, window, cap, sinks)

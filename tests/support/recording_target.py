@@ -16,7 +16,7 @@ class TokenStore(KVStore):
     """A target's store that also knows which token lies in each slot, int64 [slots]."""
 
     def __init__(self, inner: KVStore, num_slots: int) -> None:
-        super().__init__(inner.keys, inner.values, inner.states)
+        super().__init__(inner.keys, inner.values, inner.key_scales, inner.value_scales, inner.states)
         self.tokens = torch.full((num_slots,), -1)
 
     def move(self, source: Tensor, destination: Tensor) -> None:
@@ -36,8 +36,8 @@ class RecordingTarget(Target):
         self.traits = inner.traits
         self._said: dict[bytes, Tensor] = {}
 
-    def new_store(self, num_slots: int) -> TokenStore:
-        return TokenStore(self.inner.new_store(num_slots), num_slots)
+    def new_store(self, num_slots: int, dtype: torch.dtype | None = None) -> TokenStore:
+        return TokenStore(self.inner.new_store(num_slots, dtype), num_slots)
 
     def forward(self, batch: PassInput, store: KVStore, taps: frozenset[Tap] = frozenset()) -> PassOutput:
         assert isinstance(store, TokenStore), "the store comes from new_store"

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from forerun.models.base import AttentionGroup
 from forerun.models.exact_ops import exp_bounded
+from forerun.models.kv_layer import KVLayer
 
 QUERY_TILE = 8
 KEY_BLOCK = 64
@@ -137,8 +138,7 @@ def _in_block_order(plan: AttentionPlan, items: Tensor, combine: Callable[..., T
 
 def attend(
     queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
+    layer: KVLayer,
     plan: AttentionPlan,
     *,
     scale: float,
@@ -147,19 +147,17 @@ def attend(
 ) -> Tensor:
     """Attention of ``queries`` [rows, heads, width] over a pool layer, fp32 [rows, heads, value width].
 
-    ``keys`` and ``values`` are [slots, kv heads, width]; the rows' own must be written already. ``softcap`` bounds
+    The rows' own keys and values must be written already. ``softcap`` bounds
     scores by c·tanh(s/c) before the mask; ``sinks`` [heads] are logits that take weight and give no value.
-    Products and sums are fp32 whatever the store's dtype.
+    Products and sums are fp32 whatever the layer's number type.
     """
     kv_heads, shared = plan.num_kv_heads, plan.num_heads // plan.num_kv_heads
     num_tiles, num_items = plan.counts[0], len(plan.item_tile)
     tiled = (queries.float() * scale).index_select(0, plan.tile_rows).view(num_tiles, QUERY_TILE, kv_heads, shared, -1)
     tiled = tiled.transpose(1, 2).reshape(num_tiles, kv_heads, QUERY_TILE * shared, -1)
 
-    key_blocks = keys.flatten(0, 1).index_select(0, plan.key_index).float().view(num_items * kv_heads, KEY_BLOCK, -1)
-    value_blocks = (
-        values.flatten(0, 1).index_select(0, plan.key_index).float().view(num_items * kv_heads, KEY_BLOCK, -1)
-    )
+    key_blocks = layer.gather_keys(plan.key_index).view(num_items * kv_heads, KEY_BLOCK, -1)
+    value_blocks = layer.gather_values(plan.key_index).view(num_items * kv_heads, KEY_BLOCK, -1)
     scores = torch.bmm(tiled.index_select(0, plan.item_tile).flatten(0, 1), key_blocks.transpose(1, 2))
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap

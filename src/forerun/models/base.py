@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from forerun.models.kv_store import KVStore
@@ -60,7 +61,7 @@ class TargetTraits:
 
     ``has_recurrent_state``: state can't be cropped, so only the border of a pass is kept and drafts are chains.
     ``is_bit_exact``: whether the same-bytes promise of docs/contract.md holds for this architecture. ``dtype`` is that
-    of linears and pool, ``device`` where the passes run, both as torch writes them.
+    of linears and of a pool that isn't asked for in another, ``device`` where the passes run, as torch writes them.
     """
 
     name: str
@@ -82,8 +83,8 @@ class Target(ABC):
     traits: TargetTraits
 
     @abstractmethod
-    def new_store(self, num_slots: int) -> KVStore:
-        """Storage for ``num_slots`` positions over all sequences."""
+    def new_store(self, num_slots: int, dtype: torch.dtype | None = None) -> KVStore:
+        """Storage for ``num_slots`` positions over all sequences, in ``dtype`` or else in the target's own."""
 
     @abstractmethod
     def forward(self, batch: PassInput, store: KVStore, taps: frozenset[Tap] = frozenset()) -> PassOutput:
@@ -99,8 +100,6 @@ class Target(ABC):
 
     def logits_of(self, tokens: Sequence[int]) -> Tensor:
         """fp32 logits [len(tokens), vocabulary] of one sequence from an empty cache: a convenience for tests."""
-        import torch
-
         ids = torch.tensor(tokens, dtype=torch.int64)
         rows = torch.arange(len(tokens))
         group = AttentionGroup(tuple(range(len(tokens))), rows)

@@ -18,8 +18,9 @@ from forerun.types import Tap, TapKind
 class Decoder(nn.Module, Target):
     """Weights start as NaN and are filled through ``weight_slots``.
 
-    Linears and the pool have ``dtype``; the residual stream, norms, attention sums and the head are fp32. The head's
-    weights are fp32 too, since torch has no CPU product of bf16 that returns fp32; a tied embedding is that matrix.
+    Linears have ``dtype``, and so has a pool that isn't asked for in another; the residual stream, norms, attention
+    sums and the head are fp32. The head's weights are fp32 too, since torch has no CPU product of bf16 that returns
+    fp32; a tied embedding is that matrix.
     """
 
     def __init__(
@@ -80,14 +81,10 @@ class Decoder(nn.Module, Target):
             if isinstance(module, TiledLinear):
                 module.pack()
 
-    def new_store(self, num_slots: int) -> KVStore:
+    def new_store(self, num_slots: int, dtype: torch.dtype | None = None) -> KVStore:
         """See ``Target``."""
-        shape = (num_slots, self.config.num_kv_heads, self.config.head_dim)
-
-        def pool() -> list[Tensor]:
-            return [torch.zeros(shape, dtype=self.dtype, device=self.device) for _ in self.config.layers]
-
-        return KVStore(pool(), pool())
+        shape = (self.config.num_kv_heads, self.config.head_dim, self.config.head_dim)
+        return KVStore.zeros([shape] * self.config.num_layers, num_slots, dtype or self.dtype, self.device)
 
     @torch.no_grad()
     def forward(self, batch: PassInput, store: KVStore, taps: frozenset[Tap] = frozenset()) -> PassOutput:
@@ -104,7 +101,7 @@ class Decoder(nn.Module, Target):
         x = self.embed(batch.tokens).float()
         tapped: dict[Tap, Tensor] = {}
         for index, (block, layer) in enumerate(zip(self.blocks, config.layers, strict=True)):
-            x = block(x, slots, angles[layer.rotary], plans[layer.window], store.keys[index], store.values[index])
+            x = block(x, slots, angles[layer.rotary], plans[layer.window], store.layer(index))
             if (tap := Tap.of_block(index)) in taps:
                 tapped[tap] = x
         for tap in taps - tapped.keys():

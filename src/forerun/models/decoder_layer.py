@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from forerun.models.attention import AttentionPlan, attend
 from forerun.models.decoder_config import DecoderConfig, LayerConfig
 from forerun.models.exact_ops import gelu_tanh, silu
+from forerun.models.kv_layer import KVLayer
 from forerun.models.rotary import rotate
 from forerun.models.tiled_linear import TiledLinear
 
@@ -93,17 +94,17 @@ class DecoderLayer(nn.Module):
         return norm.weight.data
 
     def forward(
-        self, x: Tensor, slots: Tensor, angles: tuple[Tensor, Tensor], plan: AttentionPlan, keys: Tensor, values: Tensor
+        self, x: Tensor, slots: Tensor, angles: tuple[Tensor, Tensor], plan: AttentionPlan, pool: KVLayer
     ) -> Tensor:
         """Residual stream fp32 [rows, hidden] through the block; writes the rows' keys and values into ``slots``."""
-        mixed = self._attention(self.norms["attention_norm"](x), slots, angles, plan, keys, values)
+        mixed = self._attention(self.norms["attention_norm"](x), slots, angles, plan, pool)
         x = x + (self.norms["attention_output_norm"](mixed) if self.config.has_sandwich_norms else mixed)
         fed = self._mlp(self.norms["mlp_norm"](x))
         out: Tensor = x + (self.norms["mlp_output_norm"](fed) if self.config.has_sandwich_norms else fed)
         return out
 
     def _attention(
-        self, x: Tensor, slots: Tensor, angles: tuple[Tensor, Tensor], plan: AttentionPlan, keys: Tensor, values: Tensor
+        self, x: Tensor, slots: Tensor, angles: tuple[Tensor, Tensor], plan: AttentionPlan, pool: KVLayer
     ) -> Tensor:
         config = self.config
         projected = self.qkv(x).float().view(x.shape[0], -1, config.head_dim)
@@ -111,9 +112,8 @@ class DecoderLayer(nn.Module):
         if config.has_qk_norm:
             query, key = self.norms["query_norm"](query), self.norms["key_norm"](key)
         query, key = rotate(query, angles), rotate(key, angles)
-        keys.index_copy_(0, slots, key.to(keys.dtype))
-        values.index_copy_(0, slots, value.to(values.dtype))
-        mixed = attend(query, keys, values, plan, scale=config.attention_scale, softcap=config.attention_softcap)
+        pool.write(slots, key, value)
+        mixed = attend(query, pool, plan, scale=config.attention_scale, softcap=config.attention_softcap)
         out: Tensor = self.output(mixed.flatten(1)).float()
         return out
 

@@ -71,14 +71,11 @@ class AdapterTarget(Target):
         """The error for this model's architecture."""
         return refuse(type(self._model), found)
 
-    def new_store(self, num_slots: int) -> KVStore:
+    def new_store(self, num_slots: int, dtype: torch.dtype | None = None) -> KVStore:
         """Zeroed storage; layers that share keys have one pool layer between them."""
         pools = [layer for layer in self._layers if layer.writes]
-        like = {"dtype": self._dtype, "device": self._device}
-        return KVStore(
-            [torch.zeros(num_slots, layer.num_kv_heads, layer.key_width, **like) for layer in pools],
-            [torch.zeros(num_slots, layer.num_kv_heads, layer.value_width, **like) for layer in pools],
-        )
+        shapes = [(layer.num_kv_heads, layer.key_width, layer.value_width) for layer in pools]
+        return KVStore.zeros(shapes, num_slots, dtype or self._dtype, self._device)
 
     @torch.no_grad()
     def forward(self, batch: PassInput, store: KVStore, taps: frozenset[Tap] = frozenset()) -> PassOutput:

@@ -67,13 +67,12 @@ def pool_attention(
     check_arguments(module, arguments)
     layer = tile.next_layer()
     rows = slice(0, tile.num_rows)
-    keys, values = tile.store.keys[layer.pool], tile.store.values[layer.pool]
+    pool = tile.store.layer(layer.pool)
     if layer.writes:
-        keys[tile.slots] = key[0, :, rows].transpose(0, 1).to(keys.dtype)
-        values[tile.slots] = value[0, :, rows].transpose(0, 1).to(values.dtype)
+        pool.write(tile.slots, key[0, :, rows].transpose(0, 1), value[0, :, rows].transpose(0, 1))
     plan = tile.attention_plan(query.shape[1], layer.num_kv_heads, layer.window)
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
-    seen = attend(query[0, :, rows].transpose(0, 1), keys, values, plan, scale=scale, softcap=softcap, sinks=sinks)
+    seen = attend(query[0, :, rows].transpose(0, 1), pool, plan, scale=scale, softcap=softcap, sinks=sinks)
     out = torch.zeros(1, query.shape[2], query.shape[1], layer.value_width, dtype=query.dtype, device=query.device)
     out[0, rows] = seen.to(query.dtype)
     return out, None
