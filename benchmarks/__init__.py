@@ -1,0 +1,1 @@
+"""forerun beside its peers, in one run."""

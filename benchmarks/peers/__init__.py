@@ -1,0 +1,1 @@
+"""One file per engine: its environment, its settings, how it is started and asked."""
