@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from forerun.models.attention import plan_attention
+from forerun.models.attention_plan import plan_attention
 from forerun.models.base import PassInput, PassOutput, Target, TargetTraits
 from forerun.models.decoder_config import DecoderConfig
 from forerun.models.decoder_layer import DecoderLayer, RMSNorm, unset

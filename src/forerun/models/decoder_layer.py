@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from forerun.models.attention import AttentionPlan, attend
+from forerun.models.attention import attend
+from forerun.models.attention_plan import AttentionPlan
 from forerun.models.decoder_config import DecoderConfig, LayerConfig
 from forerun.models.exact_ops import gelu_tanh, silu
 from forerun.models.kv_layer import KVLayer

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from forerun.models.adapter.layer_plan import LayerPlan
 from forerun.models.adapter.recurrent_pass import RecurrentPass
-from forerun.models.attention import AttentionPlan, plan_attention
+from forerun.models.attention_plan import AttentionPlan, plan_attention
 from forerun.models.base import AttentionGroup
 from forerun.models.kv_store import KVStore
 from forerun.types import Tap
