@@ -20,6 +20,12 @@ _GEMMA3_27B_LAYERS = 62
 
 def gguf_decoder_config(file: GGUFFile, family: Family) -> DecoderConfig:
     """Raises ForerunError where metadata is missing or names a rotary scaling that the decoder doesn't have."""
+    config = family.decoder_config(gguf_transformers_config(file, family))
+    return _with_rotary_factors(config, file.read(ROTARY_FACTORS)) if ROTARY_FACTORS in file.tensor_names else config
+
+
+def gguf_transformers_config(file: GGUFFile, family: Family) -> Any:
+    """The transformers configuration, but for divisors of rotary frequencies, which GGUF files keep as a tensor."""
     num_heads = int(file.require(f"{file.architecture}.attention.head_count"))
     hidden = int(file.require(f"{file.architecture}.embedding_length"))
     fields: dict[str, Any] = {
@@ -36,8 +42,7 @@ def gguf_decoder_config(file: GGUFFile, family: Family) -> DecoderConfig:
         "attention_bias": "blk.0.attn_q.bias" in file.tensor_names,
     }
     fields |= _gemma3(file, fields) if family.name == "gemma3" else {"rope_parameters": _rope_parameters(file)}
-    config = family.decoder_config(AutoConfig.for_model(family.model_type, **fields))
-    return _with_rotary_factors(config, file.read(ROTARY_FACTORS)) if ROTARY_FACTORS in file.tensor_names else config
+    return AutoConfig.for_model(family.model_type, **fields)
 
 
 def _rope_parameters(file: GGUFFile) -> dict[str, Any]:

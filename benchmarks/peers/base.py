@@ -1,0 +1,176 @@
+"""What every peer is: a name, an environment, the settings it is run with, and a server that answers prompts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from benchmarks.environments import Environment
+
+
+class Weights(Enum):
+    """Which weights a setting runs: the blocks of the GGUF file, or the bf16 values that they stand for."""
+
+    GGUF = "GGUF"
+    BF16 = "bf16"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """One model: its GGUF file, where there is one, and a Hugging Face directory with the same weights in bf16."""
+
+    name: str
+    gguf: Path | None
+    directory: Path
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the weights in bf16."""
+        return sum(path.stat().st_size for path in self.directory.glob("*.safetensors"))
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A target and, where there is one, its draft model."""
+
+    target: ModelFiles
+    draft: ModelFiles | None = None
+
+    @property
+    def name(self) -> str:
+        """For titles and file names."""
+        return self.target.name if self.draft is None else f"{self.target.name} + {self.draft.name}"
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of all weights in bf16."""
+        return self.target.num_bytes + (self.draft.num_bytes if self.draft else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One way to run one peer. ``options`` are the peer's own names for what is set; ``off`` drafts nothing."""
+
+    peer: str
+    method: str
+    weights: Weights
+    options: tuple[tuple[str, int | str | float], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """``peer method option=value``, unique within a run."""
+        shown = [f"{name}={value}" for name, value in self.options]
+        return " ".join([self.peer, self.method, *shown, f"({self.weights.value})"])
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it drafts nothing."""
+        return self.method == OFF
+
+
+OFF = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class NotRun:
+    """What could not be run, and why."""
+
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a peer is run with, and what it can't be run with for these models."""
+
+    run: tuple[Setting, ...]
+    left_out: tuple[NotRun, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What all servers of a run share: models, threads, tokens of context, where logs go, time limits in seconds."""
+
+    pair: Pair
+    threads: int
+    context: int
+    logs: Path
+    start_seconds: float = 300.0
+    answer_seconds: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One prompt answered. ``seconds`` is the client's clock, prefill included; the first token's is the server's.
+
+    ``num_steps`` are target passes after the one that gave the first token, where the peer tells.
+    """
+
+    token_ids: tuple[int, ...]
+    seconds: float
+    first_token_seconds: float
+    num_drafted: int = 0
+    num_accepted: int = 0
+    num_steps: int | None = None
+
+    @property
+    def tokens_per_second(self) -> float:
+        """End to end."""
+        return len(self.token_ids) / self.seconds
+
+    @property
+    def seconds_per_token(self) -> float | None:
+        """Decoding alone; None of a single token."""
+        rest = len(self.token_ids) - 1
+        return (self.seconds - self.first_token_seconds) / rest if rest > 0 else None
+
+
+class Server(ABC):
+    """A running peer. Whoever started it stops it."""
+
+    @property
+    @abstractmethod
+    def pid(self) -> int:
+        """The process that leads all others of this server."""
+
+    @abstractmethod
+    def generate(self, setting: Setting, prompt: Sequence[int], num_tokens: int) -> Answer:
+        """Greedy, exactly ``num_tokens`` tokens whatever they are, every cache and drafter memory cold.
+
+        Raises ForerunError where the peer fails or gives another number of tokens.
+        """
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ends every process of it."""
+
+
+class Peer(ABC):
+    """An engine under comparison. ``is_restarted``: a cold drafter takes a fresh server for every prompt."""
+
+    name: str
+    environment: Environment | None
+    is_restarted: bool = False
+
+    @abstractmethod
+    def settings(self, pair: Pair, *, is_quick: bool) -> Settings:
+        """The settings worth comparing for these models; few of them with ``is_quick``."""
+
+    @abstractmethod
+    def start(self, setting: Setting, launch: Launch) -> Server:
+        """A server that runs this setting. Raises ForerunError where it won't start or isn't set as asked."""
+
+    @abstractmethod
+    def version(self) -> str:
+        """Name and version of what runs, with what it says about its own build."""
+
+    def server_key(self, setting: Setting) -> str:
+        """Settings with equal keys are served by one server."""
+        return setting.label
+
+    def resident_bytes(self, setting: Setting, pair: Pair) -> int:
+        """About how much memory a server takes."""
+        return int(1.3 * pair.num_bytes) + (3 << 29)

@@ -1,0 +1,80 @@
+"""Ourselves, in a child process like every peer."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from pathlib import Path
+
+import forerun
+from benchmarks.peers.base import OFF, Launch, NotRun, Pair, Peer, Server, Setting, Settings, Weights
+from benchmarks.peers.line_server import CHILDREN, LineServer, environment_of
+
+_N = {True: (15,), False: (3, 7, 15)}
+_DRAFT_MODEL_N = {True: (3,), False: (1, 3, 7)}
+
+
+class ForerunServer(LineServer):
+    """Loads the GGUF file or the directory, whichever the setting's weights are."""
+
+    def next_token_logprobs(self, prompt: list[int], num_most: int) -> dict[int, float]:
+        """See ``benchmarks.divergence``."""
+        found = self.ask("next_token_logprobs", prompt=prompt, num_most=num_most)
+        return {int(token): float(value) for token, value in found["logprobs"]}
+
+    def natural_answer(self, prompt: list[int], max_tokens: int) -> list[int]:
+        """What plain decoding says until it ends by itself: how long an answer to this prompt is."""
+        found = self.ask(
+            "generate", prompt=prompt, num_tokens=max_tokens, method=OFF, options={}, ends_naturally=True
+        )
+        return [int(token) for token in found["token_ids"]]
+
+
+class ForerunPeer(Peer):
+    """``gguf_dtype`` is the arithmetic on GGUF weights; bfloat16 makes it the same as on the exported directory."""
+
+    name = "forerun"
+    environment = None
+
+    def __init__(self, gguf_dtype: str = "bfloat16") -> None:
+        self.gguf_dtype = gguf_dtype
+
+    def settings(self, pair: Pair, *, is_quick: bool) -> Settings:
+        """See ``Peer``. Both kinds of weights only where they are computed differently."""
+        kinds = [Weights.BF16]
+        if pair.target.gguf is not None and self.gguf_dtype != "bfloat16":
+            kinds.append(Weights.GGUF)
+        run = []
+        for weights in kinds:
+            run.append(Setting(self.name, OFF, weights))
+            for n in _N[is_quick]:
+                run += [Setting(self.name, method, weights, (("n", n),)) for method in ("ngram", "suffix")]
+            if pair.draft is not None:
+                run += [Setting(self.name, "draft_model", weights, (("n", n),)) for n in _DRAFT_MODEL_N[is_quick]]
+        left_out = () if pair.draft else (NotRun(f"{self.name} draft_model", "no draft model was given"),)
+        return Settings(tuple(run), left_out)
+
+    def server_key(self, setting: Setting) -> str:
+        """See ``Peer``: all methods share one process."""
+        return f"{self.name}-{setting.weights.value}"
+
+    def start(self, setting: Setting, launch: Launch) -> Server:
+        """See ``Peer``."""
+        return self.start_with("bfloat16" if setting.weights is Weights.BF16 else self.gguf_dtype, setting, launch)
+
+    def start_with(self, dtype: str, setting: Setting, launch: Launch) -> ForerunServer:
+        """The same in another number type: fp32 is what divergences are taken from."""
+        pair = launch.pair
+        is_gguf = pair.target.gguf is not None and (setting.weights is Weights.GGUF or dtype == "float32")
+        target = pair.target.gguf if is_gguf else pair.target.directory
+        command = [sys.executable, str(CHILDREN / "forerun_child.py"), "--target", str(target), "--dtype", dtype]
+        command += ["--threads", str(launch.threads)]
+        if pair.draft is not None and dtype != "float32":
+            command += ["--draft", str((is_gguf and pair.draft.gguf) or pair.draft.directory)]
+        package = Path(forerun.__file__).parents[1]
+        settings = environment_of(launch.threads, {"PYTHONPATH": str(package)})
+        return ForerunServer(f"{self.name}-{dtype}", command, settings, launch)
+
+    def version(self) -> str:
+        """See ``Peer``."""
+        return f"forerun {importlib.metadata.version('forerun')}, torch {importlib.metadata.version('torch')}"
