@@ -17,12 +17,17 @@ from forerun.models.base import Target
 
 
 class PagedCache:
-    """The sequences of one target over one store of ``num_blocks * block_size`` slots."""
+    """The sequences of one target over one store of ``num_blocks * block_size`` slots.
 
-    def __init__(self, target: Target, num_blocks: int, block_size: int = 16) -> None:
+    ``kv_dtype`` is the store's number type, the target's own by default.
+    """
+
+    def __init__(
+        self, target: Target, num_blocks: int, block_size: int = 16, *, kv_dtype: torch.dtype | None = None
+    ) -> None:
         self.block_size = block_size
         self.pool = BlockPool(num_blocks)
-        self.store = target.new_store(num_blocks * block_size)
+        self.store = target.new_store(num_blocks * block_size, kv_dtype)
         self.num_hit_tokens = 0
         self._is_recurrent = target.traits.has_recurrent_state
         self._next_id = 0

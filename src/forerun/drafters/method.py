@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from forerun.drafters.base import Drafter, MethodInfo, TargetView
 from forerun.models.base import Target
 from forerun.models.tokenizer import Tokenizer
@@ -23,13 +25,15 @@ class DraftModel:
 class BuildContext:
     """What a drafter may need besides its knobs; a method takes what it uses and refuses to build without it.
 
-    ``num_slots`` is how many positions a drafter with keys and values of its own may hold over all requests.
+    ``num_slots`` is how many positions a drafter with keys and values of its own may hold over all requests,
+    ``kv_dtype`` in which number type (None: that of its weights).
     """
 
     view: TargetView | None = None
     tokenizer: Tokenizer | None = None
     draft_model: DraftModel | None = None
     num_slots: int = 65_536
+    kv_dtype: torch.dtype | None = None
 
 
 @dataclass(frozen=True, slots=True)

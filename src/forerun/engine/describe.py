@@ -39,7 +39,7 @@ def conditions_of(
         num_speculative_tokens=drafting.num_speculative_tokens,
         context=traits.max_context,
         output_length_rule=f"{rule}, at most {params.max_tokens} tokens",
-        kv_dtype=traits.dtype,
+        kv_dtype=str(engine.cache.store.dtype).removeprefix("torch."),
         sampling=describe_sampling(params),
         concurrency=concurrency,
         batch=concurrency,

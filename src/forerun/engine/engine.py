@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from forerun.cache.paged_cache import PagedCache
+from forerun.cache.pool_plan import PoolPlan
 from forerun.drafters.base import Drafter, DraftRequest, TargetView
 from forerun.drafters.method import BuildContext, DraftModel
 from forerun.drafters.registry import build, check_num_speculative_tokens, find_method
@@ -18,6 +19,7 @@ from forerun.engine.scheduler import Scheduler
 from forerun.engine.stopping import TextWatcher
 from forerun.errors import ForerunError
 from forerun.models.base import Target
+from forerun.models.device import choose_kv_dtype
 from forerun.models.loading.load_target import load_target
 from forerun.models.loading.loaded_target import LoadedTarget
 from forerun.models.tokenizer import Tokenizer
@@ -25,7 +27,6 @@ from forerun.sampling.keyed_sampler import KeyedSampler
 from forerun.sampling.noise import random_seed
 from forerun.sampling.params import SamplingParams
 
-DEFAULT_CACHE_TOKENS = 8192
 DEFAULT_ROW_BUDGET = 256
 
 Prompt = str | Sequence[int]
@@ -35,7 +36,9 @@ class Engine:
     """Serves requests over one target with one way of drafting.
 
     ``model`` is a path, a hub or catalogue name, or a target that is already loaded. ``drafter`` overrides the method's
-    own construction (tests, trained heads). ``cache_tokens`` bounds the tokens of all requests together,
+    own construction (tests, trained heads). ``kv_dtype`` (auto, float32, bfloat16, int8) is the number
+    type of keys and values, auto that of each model. ``cache_tokens`` or ``cache_bytes`` bounds them for all requests
+    together, a draft model's included,
     ``row_budget`` the rows of one pass. With ``reuses_prefixes`` published prompt blocks are shared between requests.
     Raises ``ForerunError`` for whatever can't be loaded, drafted or fitted.
     """
@@ -47,7 +50,9 @@ class Engine:
         *,
         draft_model: str | Path | LoadedTarget | DraftModel | None = None,
         drafter: Drafter[Any] | None = None,
-        cache_tokens: int = DEFAULT_CACHE_TOKENS,
+        cache_tokens: int | None = None,
+        cache_bytes: int | None = None,
+        kv_dtype: str = "auto",
         block_size: int = 16,
         row_budget: int = DEFAULT_ROW_BUDGET,
         reuses_prefixes: bool = True,
@@ -68,17 +73,27 @@ class Engine:
             raise ForerunError(
                 f"chains for {self.target.traits.name}, whose recurrent state can't branch", "a tree", "draft chains"
             )
+        second = None
         if drafter is None:
             info = find_method(self.drafting.method).info
             check_num_speculative_tokens(info, self.drafting.num_speculative_tokens)
             if self.drafting.is_tree and not info.has_trees:
                 raise ForerunError(f"chains for method {info.name}", "a tree", "draft chains")
+            second = _load_draft_model(draft_model)
+        self.pool_plan = PoolPlan.of(
+            [self.target, *([second.target] if second else [])],
+            block_size=block_size,
+            kv_dtype=choose_kv_dtype(kv_dtype),
+            cache_tokens=cache_tokens,
+            cache_bytes=cache_bytes,
+        )
+        if drafter is None:
             context = BuildContext(
-                TargetView(self.target), self.tokenizer, _load_draft_model(draft_model), cache_tokens
+                TargetView(self.target), self.tokenizer, second, self.pool_plan.num_tokens, self.pool_plan.kv_dtype
             )
             drafter = build(self.drafting.method, self.drafting.knobs, context)
         self.drafter = drafter
-        self.cache = PagedCache(self.target, -(-cache_tokens // block_size), block_size)
+        self.cache = PagedCache(self.target, self.pool_plan.num_blocks, block_size, kv_dtype=self.pool_plan.kv_dtype)
         self.scheduler = Scheduler(
             self.cache, self.drafting, row_budget, is_recurrent=self.target.traits.has_recurrent_state
         )
@@ -217,11 +232,11 @@ class Engine:
         max_tokens = min(params.max_tokens, context - num_prompt_tokens)
         num_blocks = self.scheduler.num_blocks_of(num_prompt_tokens, max_tokens)
         if num_blocks > self.cache.pool.num_blocks:
-            size = self.cache.block_size
-            raise ForerunError(
-                f"prompt and output within the cache of {self.cache.pool.num_blocks * size} tokens",
-                f"{num_prompt_tokens} + {max_tokens} tokens, which take {num_blocks * size}",
-                "raise cache_tokens or lower max_tokens",
+            raise self.pool_plan.refusal(
+                num_prompt_tokens,
+                max_tokens,
+                num_needed=num_blocks * self.cache.block_size,
+                num_fitting=self.scheduler.longest_run,
             )
         return max_tokens
 

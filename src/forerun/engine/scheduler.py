@@ -46,6 +46,11 @@ class Scheduler:
         """Blocks that a request of this size can come to hold; one more, since a shared block may have to be copied."""
         return self._cache.num_blocks_for(num_prompt_tokens + max_tokens + self._drafting.max_rows) + 1
 
+    @property
+    def longest_run(self) -> int:
+        """Most prompt and output tokens together of a request that the pool can hold; below 1 where none can."""
+        return (self._cache.pool.num_blocks - 1) * self._cache.block_size - self._drafting.max_rows
+
     def add(self, request: Request) -> None:
         """Put a request at the end of the queue."""
         self.waiting.append(request)

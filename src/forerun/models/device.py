@@ -6,11 +6,13 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import torch
 
 from forerun.errors import ForerunError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+KV_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}
 _SHORT_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
@@ -52,6 +54,26 @@ def choose_dtype(wanted: str, device: torch.device) -> torch.dtype:
     if dtype is torch.float16 and device.type == "cpu":
         raise ForerunError("bfloat16 or float32 on a CPU", "float16", "use --dtype auto")
     return dtype
+
+
+def choose_kv_dtype(wanted: str) -> torch.dtype | None:
+    """Number type of keys and values by its name; auto is None, which stands for the model's own.
+
+    Raises ForerunError for an unknown name.
+    """
+    if wanted == "auto":
+        return None
+    dtype = KV_DTYPES.get(_SHORT_NAMES.get(wanted, wanted))
+    if dtype is None:
+        raise ForerunError(f"a kv dtype auto, {', '.join(KV_DTYPES)}", repr(wanted), "choose one of them")
+    return dtype
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that could be allocated on the device now; the machine's, where the device has no memory of its own."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return int(psutil.virtual_memory().available)
 
 
 def describe_device(device: torch.device) -> DeviceDescription:

@@ -47,10 +47,18 @@ class DraftModelDrafter(Drafter[DraftModelState]):
         default_grid=(1, 2, 3, 4, 5, 6, 7),
     )
 
-    def __init__(self, config: DraftModelConfig, model: Target, *, vocab_size: int, num_slots: int) -> None:
+    def __init__(
+        self,
+        config: DraftModelConfig,
+        model: Target,
+        *,
+        vocab_size: int,
+        num_slots: int,
+        kv_dtype: torch.dtype | None = None,
+    ) -> None:
         self.config = config
         self.model = model
-        self.cache = PagedCache(model, -(-num_slots // BLOCK_SIZE), BLOCK_SIZE)
+        self.cache = PagedCache(model, -(-num_slots // BLOCK_SIZE), BLOCK_SIZE, kv_dtype=kv_dtype)
         self._vocab_size = vocab_size
 
     @classmethod
@@ -65,6 +73,7 @@ class DraftModelDrafter(Drafter[DraftModelState]):
             context.draft_model.target,
             vocab_size=target.traits.vocab_size,
             num_slots=context.num_slots,
+            kv_dtype=context.kv_dtype,
         )
 
     def begin(self, request: DraftRequest) -> DraftModelState:
