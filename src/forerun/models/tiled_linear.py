@@ -48,7 +48,11 @@ class TiledLinear(nn.Module):
         is_packable = self.weight.device.type == "cpu" and self.dtype in (torch.bfloat16, torch.float32)
         if is_packable and _has_packed_linears(self.dtype):
             self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.data, ROW_TILE)
-            self.weight = nn.Parameter(self.weight.new_empty(0), requires_grad=False)
+            self.give_up_weight()
+
+    def give_up_weight(self) -> None:
+        """Frees the plain weight, after which it lives packed, here or elsewhere."""
+        self.weight = nn.Parameter(self.weight.new_empty(0), requires_grad=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., in] -> [..., out]."""

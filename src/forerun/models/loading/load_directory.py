@@ -20,6 +20,8 @@ from forerun.models.loading.loaded_target import LoadedTarget
 from forerun.models.loading.safetensors_source import SafetensorsSource, weight_files
 from forerun.models.loading.weights import fill
 from forerun.models.pull import file_sha256
+from forerun.models.native.kernels import find_kernels
+from forerun.models.native.native_decoder import on_best_kernels
 from forerun.models.tokenizer import Tokenizer
 
 
@@ -56,8 +58,7 @@ def load_directory_target(
         decoder,
         SafetensorsSource(directory, norm_offset=family.norm_offset, is_head_tied=decoder_config.is_head_tied),
     )
-    decoder.pack()
-    return decoder
+    return on_best_kernels(decoder, find_kernels())
 
 
 def _read_config(directory: Path) -> Any:

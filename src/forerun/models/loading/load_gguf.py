@@ -8,6 +8,7 @@ import torch
 
 from forerun.conditions import Artifact
 from forerun.errors import ForerunError
+from forerun.models.base import Target
 from forerun.models.decoder import Decoder
 from forerun.models.families.registry import FAMILIES, family_of_gguf
 from forerun.models.loading.gguf_config import gguf_decoder_config
@@ -16,6 +17,8 @@ from forerun.models.loading.gguf_source import GGUFSource
 from forerun.models.loading.gguf_tokenizer import gguf_tokenizer
 from forerun.models.loading.loaded_target import LoadedTarget
 from forerun.models.loading.weights import fill
+from forerun.models.native.kernels import find_kernels
+from forerun.models.native.native_decoder import on_best_kernels
 from forerun.models.pull import file_sha256
 
 
@@ -33,7 +36,7 @@ def load_gguf(path: Path, dtype: torch.dtype, device: torch.device) -> LoadedTar
 
 def load_gguf_decoder(
     file: GGUFFile, dtype: torch.dtype, device: torch.device, eos_token_ids: tuple[int, ...] = ()
-) -> Decoder:
+) -> Target:
     """The model alone, for files whose tokenizer isn't needed."""
     family = family_of_gguf(file.architecture)
     if family is None:
@@ -47,5 +50,4 @@ def load_gguf_decoder(
     decoder = Decoder(config, name=file.path.stem, dtype=dtype, device=device, eos_token_ids=eos_token_ids)
     heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
     fill(decoder, GGUFSource(file, family, frozenset(decoder.weight_slots()), heads))
-    decoder.pack()
-    return decoder
+    return on_best_kernels(decoder, find_kernels())

@@ -1,0 +1,1 @@
+"""The native CPU path: C++ kernels behind a plain C interface, and what builds, loads and feeds them."""

@@ -1,0 +1,79 @@
+"""Compiles the kernels: one small library per instruction set from the same sources.
+
+The package's build calls ``build`` where a compiler is there; ``python -m forerun.models.native.build`` does it again
+by hand. Nothing but a C++20 compiler is needed. Runs before forerun is installed, so it imports nothing of it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SOURCES = HERE / "csrc"
+LIBRARIES = HERE / "lib"
+
+_AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mprefer-vector-width=512")
+_AVX512_BF16 = (*_AVX512, "-mavx512bf16", "-mavx512vnni")
+# Compiler flags per instruction set, best last.
+PATHS: dict[str, tuple[str, ...]] = {
+    "baseline": (),
+    "avx2": ("-mavx2", "-mfma"),
+    "avx512": _AVX512,
+    "avx512_bf16": _AVX512_BF16,
+}
+# Contraction is off: whether a product and a sum are fused must not depend on how the compiler unrolls a loop.
+_FLAGS = ("-O3", "-std=c++20", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno", "-pthread", "-DNDEBUG")
+
+
+def find_compiler() -> str | None:
+    """``CXX``, else g++ or clang++ from the path, else None."""
+    named = os.environ.get("CXX")
+    return named or next((found for name in ("g++", "clang++", "c++") if (found := shutil.which(name))), None)
+
+
+def library_file(path: str, directory: Path = LIBRARIES) -> Path:
+    """Where the library of one instruction set lies."""
+    return directory / f"forerun_{path}.so"
+
+
+def build(directory: Path = LIBRARIES) -> list[str]:
+    """Compiles every path that this kind of machine can have; returns their names.
+
+    Raises RuntimeError with the compiler's words where there is no compiler or it refuses.
+    """
+    compiler = find_compiler()
+    if compiler is None:
+        raise RuntimeError("no C++ compiler: install g++ or clang++, or set CXX")
+    is_x86 = platform.machine() in ("x86_64", "AMD64")
+    paths = [path for path in PATHS if is_x86 or path == "baseline"]
+    directory.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        for _ in pool.map(lambda path: _compile(compiler, path, directory), paths):
+            pass
+    return paths
+
+
+def _compile(compiler: str, path: str, directory: Path) -> None:
+    out = library_file(path, directory)
+    fresh = out.with_suffix(f".{os.getpid()}.tmp")
+    sources = sorted(str(source) for source in SOURCES.glob("*.cpp"))
+    command = [compiler, *_FLAGS, *PATHS[path], f'-DFR_PATH="{path}"', *sources, "-o", str(fresh)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        fresh.unlink(missing_ok=True)
+        raise RuntimeError(f"{' '.join(command)}\n{done.stderr.strip()[-2000:]}")
+    # A process that has the old library mapped keeps it: the file is replaced, not written over.
+    fresh.replace(out)
+
+
+if __name__ == "__main__":
+    try:
+        print("built", ", ".join(build()))
+    except RuntimeError as error:
+        sys.exit(str(error))

@@ -1,0 +1,358 @@
+// How a row travels through the model. All threads walk through `travel` together; every `share` hands out pieces of
+// one phase and waits until the last of them is done, so a phase may read whatever the phase before it wrote.
+#pragma once
+#include <stdlib.h>
+
+#include <vector>
+
+#include "attention.h"
+#include "linear.h"
+#include "packing.h"
+#include "thread_team.h"
+
+// Memory of one pass, 64-byte aligned. Nothing is ever read that the pass did not write, but paddings are zero.
+class Arena {
+  public:
+    ~Arena() { free(memory_); }
+    // Forget what was given out. Two rounds: the first (with nothing there) only adds sizes up.
+    void begin() { used_ = 0; }
+    bool grow() {
+        if (used_ <= size_) return false;
+        free(memory_);
+        size_ = used_ + used_ / 4;
+        memory_ = (char *)aligned_alloc(64, round_up64(size_));
+        return true;
+    }
+    template <class T> T *take(size_t count) {
+        char *at = memory_ + used_;
+        used_ += round_up64(count * sizeof(T));
+        return (T *)at;
+    }
+
+  private:
+    static size_t round_up64(size_t n) { return (n + 63) / 64 * 64; }
+    char *memory_ = nullptr;
+    size_t size_ = 0, used_ = 0;
+};
+
+// A piece of attention: chunks begin .. end - 1 of one tile and kv head. `partial` >= 0: only chunk `begin`, whose
+// result goes there and is merged in a phase of its own.
+struct AttentionItem {
+    int tile, kv_head, begin, end, partial;
+};
+
+// The pieces of all layers that have the same window.
+struct AttentionPlan {
+    int window;
+    std::vector<AttentionTile> tiles;
+    std::vector<AttentionItem> items;
+    bool is_split; // by chunks: there would be too few pieces otherwise
+    int num_partials;
+};
+
+class DecoderPass {
+  public:
+    DecoderPass(Team &team, int num_threads, Arena &arena, const fr_decoder &decoder, const fr_pass &pass)
+        : team_(team), num_threads_(num_threads), decoder_(decoder), pass_(pass),
+          shared_(decoder.num_heads / decoder.num_kv_heads), width_(round_up(decoder.head_dim, W)) {
+        plan_attention();
+        do {
+            arena.begin();
+            lay_out(arena);
+        } while (arena.grow());
+    }
+
+    void run() {
+        team_.run(num_threads_, [](void *self, int thread) { ((DecoderPass *)self)->travel(thread); }, this);
+    }
+
+  private:
+    void travel(int thread) {
+        const int hidden = decoder_.hidden, num_rows = pass_.num_rows;
+        for (int l = 0; l < decoder_.num_layers; ++l) {
+            const fr_layer &layer = decoder_.layers[l];
+            each_row([&](int r) { prepare_normed(layer.qkv, layer.attention_norm, pass_.x + r * hidden, r, thread); });
+            multiply_into(layer.qkv, qkv_, num_rows, thread);
+            each_row([&](int r) { place_heads(l, r); });
+            attend(l, thread);
+            each_row([&](int r) { prepare_whole(layer.output, mixed_ + (size_t)r * mixed_stride_, r); });
+            add_to_stream(layer.output, layer.attention_output_norm, thread);
+            each_row([&](int r) { prepare_normed(layer.gate_up, layer.mlp_norm, pass_.x + r * hidden, r, thread); });
+            multiply_gated(layer.gate_up, thread);
+            each_row([&](int r) { prepare_whole(layer.down, gated_ + (size_t)r * gated_stride_, r); });
+            add_to_stream(layer.down, layer.mlp_output_norm, thread);
+            if (float *tap = pass_.taps[l])
+                each_row([&](int r) { memcpy(tap + r * hidden, pass_.x + r * hidden, hidden * sizeof(float)); });
+        }
+        if (pass_.normed)
+            each_row([&](int r) {
+                rms_norm(pass_.x + r * hidden, decoder_.final_norm, decoder_.norm_eps, hidden, pass_.normed + r * hidden);
+            });
+        head(thread);
+    }
+
+    template <class F> void each_row(F f) {
+        // A few rows are not worth a thread of their own.
+        const int at_once = pass_.num_rows < 4 ? pass_.num_rows : 2;
+        team_.share((pass_.num_rows + at_once - 1) / at_once, [&](int i) {
+            for (int r = i * at_once; r < (i + 1) * at_once && r < pass_.num_rows; ++r) f(r);
+        });
+    }
+
+    char *prepared(const fr_linear &linear, int row) { return prepared_ + row * prepared_stride(linear); }
+
+    void prepare_normed(const fr_linear &linear, const float *norm, const float *x, int row, int thread) {
+        float *out = row_scratch_[thread];
+        rms_norm(x, norm, decoder_.norm_eps, linear.num_inputs, out);
+        zero_tail(out, linear.num_inputs);
+        prepare_row(linear, out, prepared(linear, row));
+    }
+
+    void prepare_whole(const fr_linear &linear, float *x, int row) {
+        zero_tail(x, linear.num_inputs);
+        prepare_row(linear, x, prepared(linear, row));
+    }
+
+    static void zero_tail(float *row, int n) { memset(row + n, 0, (round_up(n, K_MULTIPLE) - n) * sizeof(float)); }
+
+    // f(first output, count, sums [rows][32]) for each pair of panels of `linear` over the prepared rows.
+    template <class F> void each_pair(const fr_linear &linear, int num_rows, int thread, F f) {
+        team_.share(num_panel_pairs(linear.num_outputs), [&](int pair) {
+            float *sums = sums_[thread];
+            multiply(linear, pair, prepared_, num_rows, sums);
+            const int first = pair * PAIR * PANEL, left = linear.num_outputs - first;
+            const int count = left < PAIR * PANEL ? left : PAIR * PANEL;
+            if (linear.bias)
+                for (int r = 0; r < num_rows; ++r)
+                    for (int i = 0; i < count; ++i) sums[r * PAIR * PANEL + i] += linear.bias[first + i];
+            f(first, count, sums);
+        });
+    }
+
+    void multiply_into(const fr_linear &linear, float *out, int num_rows, int thread) {
+        each_pair(linear, num_rows, thread, [&](int first, int count, const float *sums) {
+            for (int r = 0; r < num_rows; ++r)
+                memcpy(out + (size_t)r * linear.num_outputs + first, sums + r * PAIR * PANEL, count * sizeof(float));
+        });
+    }
+
+    // Gate panels and up panels take turns, so a pair holds both halves of the same 16 outputs.
+    void multiply_gated(const fr_linear &linear, int thread) {
+        each_pair(linear, pass_.num_rows, thread, [&](int first, int, const float *sums) {
+            const int column = first / PAIR;
+            for (int r = 0; r < pass_.num_rows; ++r)
+                for (int v = 0; v < PANEL; v += W) {
+                    const float *pair = sums + r * PAIR * PANEL + v;
+                    store(gated_ + (size_t)r * gated_stride_ + column + v,
+                          gated(decoder_.activation, load(pair), load(pair + PANEL)));
+                }
+        });
+    }
+
+    // The residual stream takes the linear's output, through a norm first where the family has one there.
+    void add_to_stream(const fr_linear &linear, const float *norm, int thread) {
+        const int hidden = decoder_.hidden;
+        if (!norm) {
+            each_pair(linear, pass_.num_rows, thread, [&](int first, int count, const float *sums) {
+                for (int r = 0; r < pass_.num_rows; ++r)
+                    for (int i = 0; i < count; ++i) pass_.x[(size_t)r * hidden + first + i] += sums[r * PAIR * PANEL + i];
+            });
+            return;
+        }
+        multiply_into(linear, branch_, pass_.num_rows, thread);
+        each_row([&](int r) {
+            float *out = row_scratch_[thread];
+            rms_norm(branch_ + (size_t)r * hidden, norm, decoder_.norm_eps, hidden, out);
+            for (int i = 0; i < hidden; ++i) pass_.x[(size_t)r * hidden + i] += out[i];
+        });
+    }
+
+    // Norms and turns the row's heads, and stores its keys and values.
+    void place_heads(int l, int row) {
+        const fr_layer &layer = decoder_.layers[l];
+        const int d = decoder_.head_dim, half = d / 2, num_turned = decoder_.num_heads + decoder_.num_kv_heads;
+        const float *cosines = pass_.cosines[layer.rotary] + (size_t)row * half;
+        const float *sines = pass_.sines[layer.rotary] + (size_t)row * half;
+        float *heads = qkv_ + (size_t)row * layer.qkv.num_outputs;
+        for (int h = 0; h < num_turned; ++h) {
+            const float *norm = h < decoder_.num_heads ? layer.query_norm : layer.key_norm;
+            if (norm) rms_norm(heads + h * d, norm, decoder_.norm_eps, d, heads + h * d);
+            rotate(heads + h * d, cosines, sines, half);
+        }
+        const PoolLayer pool = pool_layer(l);
+        for (int h = 0; h < decoder_.num_kv_heads; ++h) {
+            const size_t at = (size_t)pass_.slots[row] * decoder_.num_kv_heads + h, bytes = pool_row_bytes(pool);
+            store_head(pool.kind, heads + (decoder_.num_heads + h) * d, d, (char *)pool.keys + at * bytes,
+                       pool.key_scales ? (float *)pool.key_scales + at : nullptr);
+            store_head(pool.kind, heads + (num_turned + h) * d, d, (char *)pool.values + at * bytes,
+                       pool.value_scales ? (float *)pool.value_scales + at : nullptr);
+        }
+    }
+
+    PoolLayer pool_layer(int l) const {
+        const bool has_scales = pass_.pool_kind == FR_INT8;
+        return {pass_.pool_kind, decoder_.num_kv_heads, decoder_.head_dim, (const char *)pass_.keys[l],
+                (const char *)pass_.values[l], has_scales ? pass_.key_scales[l] : nullptr,
+                has_scales ? pass_.value_scales[l] : nullptr};
+    }
+
+    void attend(int l, int thread) {
+        const fr_layer &layer = decoder_.layers[l];
+        const AttentionPlan &plan = plan_of(layer.window);
+        const PoolLayer pool = pool_layer(l);
+        const AttentionSettings settings{decoder_.attention_softcap, layer.window};
+        team_.share((int)plan.items.size(), [&](int i) {
+            const AttentionItem &item = plan.items[i];
+            const AttentionTile &tile = plan.tiles[item.tile];
+            AttentionScratch scratch = scratch_[thread];
+            if (item.partial >= 0) scratch.chunk = partial(item.partial);
+            stage_queries(tile, item.kv_head, layer.qkv.num_outputs, scratch.queries);
+            const int num_queries = tile.num_rows * shared_;
+            memset(scratch.total.sum, 0, num_queries * sizeof(float));
+            for (int chunk = item.begin; chunk < item.end; ++chunk) {
+                attend_chunk(tile, pass_.positions, pool, item.kv_head, shared_, chunk, settings, scratch, width_);
+                if (item.partial < 0) merge(scratch.total, scratch.chunk, num_queries, width_);
+            }
+            if (item.partial < 0) give_out(tile, item.kv_head, scratch.total);
+        });
+        if (!plan.is_split) return;
+        team_.share((int)plan.tiles.size() * decoder_.num_kv_heads, [&](int i) {
+            const AttentionTile &tile = plan.tiles[i / decoder_.num_kv_heads];
+            Partial total = scratch_[thread].total;
+            const int num_queries = tile.num_rows * shared_;
+            memset(total.sum, 0, num_queries * sizeof(float));
+            for (const AttentionItem &item : plan.items)
+                if (item.tile == i / decoder_.num_kv_heads && item.kv_head == i % decoder_.num_kv_heads)
+                    merge(total, partial(item.partial), num_queries, width_);
+            give_out(tile, i % decoder_.num_kv_heads, total);
+        });
+    }
+
+    void stage_queries(const AttentionTile &tile, int kv_head, int stride, float *queries) {
+        const int d = decoder_.head_dim;
+        for (int q = 0; q < tile.num_rows * shared_; ++q) {
+            const float *head = qkv_ + (size_t)tile.rows[q / shared_] * stride + (kv_head * shared_ + q % shared_) * d;
+            for (int i = 0; i < d; ++i) queries[q * width_ + i] = head[i] * decoder_.attention_scale;
+        }
+    }
+
+    void give_out(const AttentionTile &tile, int kv_head, Partial total) {
+        const int d = decoder_.head_dim;
+        for (int q = 0; q < tile.num_rows * shared_; ++q) {
+            float *out = mixed_ + tile.rows[q / shared_] * mixed_stride_ + (kv_head * shared_ + q % shared_) * d;
+            for (int i = 0; i < d; ++i) out[i] = total.mixed[q * width_ + i] / total.sum[q];
+        }
+    }
+
+    Partial partial(int index) const {
+        const int num_queries = TILE * shared_;
+        float *at = partials_ + (size_t)index * num_queries * (width_ + 2);
+        return {at, at + num_queries, at + 2 * num_queries};
+    }
+
+    void head(int thread) {
+        const int num_rows = pass_.num_logit_rows;
+        team_.share(num_rows, [&](int i) {
+            prepare_normed(decoder_.head, decoder_.final_norm, pass_.x + pass_.logit_rows[i] * decoder_.hidden, i, thread);
+        });
+        multiply_into(decoder_.head, pass_.logits, num_rows, thread);
+        if (decoder_.final_softcap == 0.0f) return;
+        const float cap = decoder_.final_softcap;
+        team_.share(num_rows, [&](int i) {
+            float *row = pass_.logits + (size_t)i * decoder_.head.num_outputs;
+            int n = 0;
+            float tail[W] = {};
+            for (; n + W <= decoder_.head.num_outputs; n += W) store(row + n, tanh(load(row + n) / cap) * cap);
+            memcpy(tail, row + n, (decoder_.head.num_outputs - n) * sizeof(float));
+            store(tail, tanh(load(tail) / cap) * cap);
+            memcpy(row + n, tail, (decoder_.head.num_outputs - n) * sizeof(float));
+        });
+    }
+
+    const AttentionPlan &plan_of(int window) const {
+        for (const AttentionPlan &plan : plans_)
+            if (plan.window == window) return plan;
+        abort(); // every layer's window was planned
+    }
+
+    void plan_attention() {
+        for (int l = 0; l < decoder_.num_layers; ++l) {
+            const int window = decoder_.layers[l].window;
+            bool is_planned = false;
+            for (const AttentionPlan &plan : plans_) is_planned |= plan.window == window;
+            if (!is_planned) plans_.push_back(plan_window(window));
+        }
+    }
+
+    AttentionPlan plan_window(int window) const {
+        AttentionPlan plan{window, {}, {}, false, 0};
+        for (int g = 0; g < pass_.num_groups; ++g)
+            for (int64_t at = pass_.group_row_start[g]; at < pass_.group_row_start[g + 1]; at += TILE) {
+                const int64_t left = pass_.group_row_start[g + 1] - at;
+                AttentionTile tile{pass_.group_rows + at, pass_.group_slots + pass_.group_slot_start[g],
+                                   (int)(left < TILE ? left : TILE), INT32_MAX, 0};
+                for (int r = 0; r < tile.num_rows; ++r) {
+                    const int position = (int)pass_.positions[tile.rows[r]];
+                    const int first = window && position >= window ? position - window + 1 : 0;
+                    tile.first_key = first < tile.first_key ? first : tile.first_key;
+                    tile.num_keys = position + 1 > tile.num_keys ? position + 1 : tile.num_keys;
+                }
+                plan.tiles.push_back(tile);
+            }
+        plan.is_split = num_threads_ > 1 && (int)plan.tiles.size() * decoder_.num_kv_heads < 4 * num_threads_;
+        for (int t = 0; t < (int)plan.tiles.size(); ++t)
+            for (int h = 0; h < decoder_.num_kv_heads; ++h) {
+                const int begin = plan.tiles[t].first_key / CHUNK, end = (plan.tiles[t].num_keys - 1) / CHUNK + 1;
+                if (plan.is_split)
+                    for (int chunk = begin; chunk < end; ++chunk)
+                        plan.items.push_back({t, h, chunk, chunk + 1, plan.num_partials++});
+                else
+                    plan.items.push_back({t, h, begin, end, -1});
+            }
+        return plan;
+    }
+
+    void lay_out(Arena &arena) {
+        const size_t rows = pass_.num_rows > pass_.num_logit_rows ? pass_.num_rows : pass_.num_logit_rows;
+        const int inner = decoder_.num_heads * decoder_.head_dim;
+        int widest = decoder_.hidden > decoder_.intermediate ? decoder_.hidden : decoder_.intermediate;
+        widest = round_up(inner > widest ? inner : widest, K_MULTIPLE);
+        mixed_stride_ = round_up(inner, K_MULTIPLE);
+        gated_stride_ = round_up(decoder_.intermediate, K_MULTIPLE);
+        qkv_ = arena.take<float>(rows * (inner + 2 * decoder_.num_kv_heads * decoder_.head_dim));
+        mixed_ = arena.take<float>(rows * mixed_stride_);
+        gated_ = arena.take<float>(rows * gated_stride_);
+        branch_ = arena.take<float>(rows * decoder_.hidden);
+        prepared_ = arena.take<char>(rows * widest * sizeof(float));
+        int num_partials = 0;
+        for (const AttentionPlan &plan : plans_) num_partials = plan.num_partials > num_partials ? plan.num_partials : num_partials;
+        const int queries = TILE * shared_;
+        partials_ = arena.take<float>((size_t)num_partials * queries * (width_ + 2));
+        row_scratch_.resize(num_threads_);
+        sums_.resize(num_threads_);
+        scratch_.resize(num_threads_);
+        for (int t = 0; t < num_threads_; ++t) {
+            row_scratch_[t] = arena.take<float>(widest);
+            sums_[t] = arena.take<float>(rows * PAIR * PANEL);
+            AttentionScratch &scratch = scratch_[t];
+            scratch.keys = arena.take<float>((size_t)width_ * KEY_BLOCK);
+            scratch.values = arena.take<float>((size_t)KEY_BLOCK * width_);
+            scratch.scores = arena.take<float>((size_t)queries * CHUNK);
+            scratch.queries = arena.take<float>((size_t)queries * width_);
+            for (Partial *partial : {&scratch.chunk, &scratch.total})
+                *partial = {arena.take<float>(queries), arena.take<float>(queries), arena.take<float>((size_t)queries * width_)};
+        }
+    }
+
+    Team &team_;
+    const int num_threads_;
+    const fr_decoder &decoder_;
+    const fr_pass &pass_;
+    const int shared_, width_; // query heads of a kv head; head_dim in whole vectors
+    int mixed_stride_ = 0, gated_stride_ = 0;
+    float *qkv_, *mixed_, *gated_, *branch_, *partials_;
+    char *prepared_;
+    std::vector<float *> row_scratch_, sums_;
+    std::vector<AttentionScratch> scratch_;
+    std::vector<AttentionPlan> plans_;
+};

@@ -1,0 +1,90 @@
+// The C interface over one instruction set. FR_PATH names it; the build sets both.
+#include "forerun_kernels.h"
+
+#include "decoder_pass.h"
+
+// One linear over many rows, for tests, costs and drafters' own heads.
+class LinearRun {
+  public:
+    LinearRun(Team &team, int num_threads, Arena &arena, const fr_linear &linear, const float *x, int num_rows, float *y)
+        : team_(team), num_threads_(num_threads), linear_(linear), x_(x), num_rows_(num_rows), y_(y), rows_(num_threads),
+          sums_(num_threads) {
+        do {
+            arena.begin();
+            prepared_ = arena.take<char>(num_rows * prepared_stride(linear));
+            for (int t = 0; t < num_threads; ++t) {
+                rows_[t] = arena.take<float>(round_up(linear.num_inputs, K_MULTIPLE));
+                sums_[t] = arena.take<float>((size_t)num_rows * PAIR * PANEL);
+            }
+        } while (arena.grow());
+    }
+
+    void run() {
+        team_.run(num_threads_, [](void *self, int thread) { ((LinearRun *)self)->work(thread); }, this);
+    }
+
+  private:
+    void work(int thread) {
+        const int padded = round_up(linear_.num_inputs, K_MULTIPLE);
+        team_.share(num_rows_, [&](int r) {
+            memset(rows_[thread], 0, padded * sizeof(float));
+            memcpy(rows_[thread], x_ + (size_t)r * linear_.num_inputs, linear_.num_inputs * sizeof(float));
+            prepare_row(linear_, rows_[thread], prepared_ + r * prepared_stride(linear_));
+        });
+        team_.share(num_panel_pairs(linear_.num_outputs), [&](int pair) {
+            multiply(linear_, pair, prepared_, num_rows_, sums_[thread]);
+            const int first = pair * PAIR * PANEL;
+            for (int r = 0; r < num_rows_; ++r)
+                for (int i = 0; i < PAIR * PANEL && first + i < linear_.num_outputs; ++i)
+                    y_[(size_t)r * linear_.num_outputs + first + i] =
+                        sums_[thread][r * PAIR * PANEL + i] + (linear_.bias ? linear_.bias[first + i] : 0.0f);
+        });
+    }
+
+    Team &team_;
+    const int num_threads_;
+    const fr_linear &linear_;
+    const float *x_;
+    const int num_rows_;
+    float *y_;
+    char *prepared_;
+    std::vector<float *> rows_, sums_;
+};
+
+struct fr_team {
+    Team team;
+    std::mutex one_pass;
+    Arena arena;
+};
+
+const char *fr_path(void) { return FR_PATH; }
+
+int fr_start(void) { return 1; }
+
+fr_team *fr_new_team(void) { return new fr_team; }
+
+void fr_free_team(fr_team *team) { delete team; }
+
+int64_t fr_packed_bytes(int32_t kind, int32_t num_outputs, int32_t num_inputs) {
+    const fr_linear shape{kind, num_outputs, num_inputs, nullptr, nullptr};
+    return (int64_t)num_panel_pairs(num_outputs) * PAIR * panel_bytes_of(shape);
+}
+
+void fr_pack(int32_t kind, const void *weights, int32_t num_outputs, int32_t num_inputs, void *packed, int32_t first,
+             int32_t stride) {
+    pack(kind, weights, num_outputs, num_inputs, packed, first, stride);
+}
+
+void fr_unpack_rows(const fr_linear *linear, const int64_t *ids, int32_t num_ids, float *rows) {
+    for (int i = 0; i < num_ids; ++i) unpack_row(*linear, ids[i], rows + (size_t)i * linear->num_inputs);
+}
+
+void fr_run_linear(fr_team *team, int32_t num_threads, const fr_linear *linear, const float *x, int32_t num_rows, float *y) {
+    const std::lock_guard<std::mutex> lock(team->one_pass);
+    LinearRun(team->team, num_threads, team->arena, *linear, x, num_rows, y).run();
+}
+
+void fr_forward(fr_team *team, int32_t num_threads, const fr_decoder *decoder, const fr_pass *pass) {
+    const std::lock_guard<std::mutex> lock(team->one_pass);
+    DecoderPass(team->team, num_threads, team->arena, *decoder, *pass).run();
+}

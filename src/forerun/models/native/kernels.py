@@ -1,0 +1,123 @@
+"""The loaded kernel library, and which of the built ones this machine runs."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from ctypes import POINTER, byref, c_char_p, c_int32, c_int64, c_void_p
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from forerun.errors import ForerunError
+from forerun.models.native.build import PATHS, library_file
+from forerun.models.native.structs import DecoderStruct, LinearStruct, PassStruct
+
+# Flags of /proc/cpuinfo that a path needs.
+_NEEDS = {
+    "baseline": frozenset[str](),
+    "avx2": frozenset({"avx2", "fma"}),
+    "avx512": frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl"}),
+    "avx512_bf16": frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_bf16", "avx512_vnni"}),
+}
+
+
+class Kernels:
+    """One library and its threads. A pass uses as many threads as torch is set to."""
+
+    def __init__(self, file: Path) -> None:
+        """Raises OSError for a library that can't be loaded or that the system lets nobody use."""
+        self._library = _declared(ctypes.CDLL(str(file)))
+        if not self._library.fr_start():
+            raise OSError(f"the system refuses what {file.name} needs")
+        self.path: str = self._library.fr_path().decode()
+        self._team = c_void_p(self._library.fr_new_team())
+
+    def packed_bytes(self, kind: int, num_outputs: int, num_inputs: int) -> int:
+        """Size of a packed matrix."""
+        return int(self._library.fr_packed_bytes(kind, num_outputs, num_inputs))
+
+    def pack(self, kind: int, weight: Tensor, packed: Tensor, *, first: int = 0, stride: int = 1) -> None:
+        """``weight`` [out, in] into every ``stride``-th panel of ``packed`` from ``first`` on."""
+        assert weight.is_contiguous()
+        self._library.fr_pack(kind, weight.data_ptr(), *weight.shape, packed.data_ptr(), first, stride)
+
+    def unpack_rows(self, linear: LinearStruct, ids: Tensor) -> Tensor:
+        """Rows ``ids`` (int64 [n]) of a packed matrix as fp32 [n, in]."""
+        rows = torch.empty(len(ids), linear.num_inputs)
+        self._library.fr_unpack_rows(byref(linear), ids.contiguous().data_ptr(), len(ids), rows.data_ptr())
+        return rows
+
+    def run_linear(self, linear: LinearStruct, x: Tensor) -> Tensor:
+        """fp32 [rows, in] -> fp32 [rows, out]."""
+        x = x.float().contiguous()
+        y = torch.empty(x.shape[0], linear.num_outputs)
+        threads = torch.get_num_threads()
+        self._library.fr_run_linear(self._team, threads, byref(linear), x.data_ptr(), x.shape[0], y.data_ptr())
+        return y
+
+    def forward(self, decoder: DecoderStruct, batch: PassStruct) -> None:
+        """One pass; results lie where the structures point."""
+        self._library.fr_forward(self._team, torch.get_num_threads(), byref(decoder), byref(batch))
+
+
+def find_kernels(wanted: str | None = None) -> Kernels | None:
+    """The best built library that this CPU runs, or None: then torch does the work.
+
+    ``wanted`` (default: the environment's FORERUN_KERNELS, else auto) names a path, ``auto`` or ``torch``. Raises
+    ForerunError for a name that is unknown, not built or not runnable here.
+    """
+    name = wanted or os.environ.get("FORERUN_KERNELS") or "auto"
+    if name == "torch":
+        return None
+    if name == "auto":
+        return next((kernels for path in reversed(PATHS) if (kernels := _load(path))), None)
+    if name not in PATHS:
+        raise ForerunError(f"FORERUN_KERNELS auto, torch, {', '.join(PATHS)}", repr(name), "choose one of them")
+    if (found := _load(name)) is None:
+        raise ForerunError(
+            f"kernels for {name}",
+            "none that are built and that this CPU runs",
+            "use auto, or run python -m forerun.models.native.build where a C++ compiler is there",
+        )
+    return found
+
+
+@functools.cache
+def _load(path: str) -> Kernels | None:
+    file = library_file(path)
+    if not file.exists() or not _NEEDS[path] <= _cpu_flags():
+        return None
+    try:
+        return Kernels(file)
+    except OSError:
+        return None  # another machine's build, or AMX not granted: the next best path serves
+
+
+def _cpu_flags() -> frozenset[str]:
+    path = Path("/proc/cpuinfo")
+    if not path.exists():
+        return frozenset()
+    lines = (line.partition(":") for line in path.read_text().splitlines())
+    return frozenset(next((value.split() for key, _, value in lines if key.strip() == "flags"), []))
+
+
+def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
+    signatures: dict[str, tuple[object, list[object]]] = {
+        "fr_path": (c_char_p, []),
+        "fr_start": (c_int32, []),
+        "fr_new_team": (c_void_p, []),
+        "fr_packed_bytes": (c_int64, [c_int32, c_int32, c_int32]),
+        "fr_pack": (None, [c_int32, c_void_p, c_int32, c_int32, c_void_p, c_int32, c_int32]),
+        "fr_unpack_rows": (None, [POINTER(LinearStruct), c_void_p, c_int32, c_void_p]),
+        "fr_run_linear": (None, [c_void_p, c_int32, POINTER(LinearStruct), c_void_p, c_int32, c_void_p]),
+        "fr_forward": (None, [c_void_p, c_int32, POINTER(DecoderStruct), POINTER(PassStruct)]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+

@@ -1,0 +1,162 @@
+"""The lean decoder on the native kernels: one call a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from forerun.models.base import AttentionGroup, PassInput, PassOutput, Target
+from forerun.models.decoder import Decoder
+from forerun.models.decoder_layer import DecoderLayer, RMSNorm
+from forerun.models.exact_ops import softcap
+from forerun.models.kv_store import KVStore
+from forerun.models.native.kernels import Kernels
+from forerun.models.native.packed_linear import PackedLinear
+from forerun.models.native.structs import ACTIVATIONS, KINDS, DecoderStruct, LayerStruct, PassStruct, pointers
+from forerun.models.tiled_linear import TiledLinear
+from forerun.types import Tap, TapKind
+
+
+class NativeDecoder(Target):
+    """Takes a filled ``Decoder`` over: its weights move into packed panels, layer by layer, and leave it empty.
+
+    Every linear has the decoder's number type, the head included; activations between linears, sums and logits are
+    fp32. Rows have the same bits whatever lies beside them, at any thread count.
+    """
+
+    def __init__(self, decoder: Decoder, kernels: Kernels) -> None:
+        self.config = decoder.config
+        self.traits = replace(decoder.traits, kernels=kernels.path)
+        self.dtype = decoder.dtype
+        self._kernels = kernels
+        self._embedding_scale = decoder.embedding_scale
+        self._rotaries = list(dict.fromkeys(layer.rotary for layer in self.config.layers))
+        self._final_norm = decoder.final_norm
+        self._head = self._packed(decoder.lm_head)
+        self._embedding = None if self.config.is_head_tied else decoder.embedding.data
+        self._held: list[object] = []  # what the structures point to
+        blocks = [block for block in decoder.blocks if isinstance(block, DecoderLayer)]
+        self._layers = (LayerStruct * len(blocks))(*(self._layer(index, block) for index, block in enumerate(blocks)))
+        self._struct = self._decoder_struct()
+
+    def _packed(self, linear: TiledLinear, num_parts: int = 1) -> PackedLinear:
+        """One packed matrix of a linear whose outputs are ``num_parts`` equal parts; the linear gives its weight up."""
+        parts = linear.weight.data.chunk(num_parts)
+        biases = [None] * num_parts if linear.bias is None else list(linear.bias.data.chunk(num_parts))
+        packed = PackedLinear(self._kernels, parts, biases, self.dtype)
+        linear.give_up_weight()
+        return packed
+
+    def _layer(self, index: int, block: DecoderLayer) -> LayerStruct:
+        packed = {
+            "qkv": self._packed(block.qkv),
+            "output": self._packed(block.output),
+            "gate_up": self._packed(block.gate_up, 2),
+            "down": self._packed(block.down),
+        }
+        norms = {name: norm.weight.data for name, norm in block.norms.items() if isinstance(norm, RMSNorm)}
+        self._held += [packed, norms]
+        layer = self.config.layers[index]
+        return LayerStruct(
+            **{name: linear.struct for name, linear in packed.items()},
+            **{name: weight.data_ptr() for name, weight in norms.items()},
+            window=layer.window or 0,
+            rotary=self._rotaries.index(layer.rotary),
+        )
+
+    def _decoder_struct(self) -> DecoderStruct:
+        config = self.config
+        return DecoderStruct(
+            config.hidden_size,
+            config.intermediate_size,
+            config.num_heads,
+            config.num_kv_heads,
+            config.head_dim,
+            config.num_layers,
+            ACTIVATIONS[config.activation],
+            config.norm_eps,
+            config.attention_scale,
+            config.attention_softcap or 0.0,
+            config.final_softcap or 0.0,
+            self._layers,
+            self._final_norm.weight.data_ptr(),
+            self._head.struct,
+        )
+
+    def new_store(self, num_slots: int, dtype: torch.dtype | None = None) -> KVStore:
+        """See ``Target``."""
+        shape = (self.config.num_kv_heads, self.config.head_dim, self.config.head_dim)
+        return KVStore.zeros([shape] * self.config.num_layers, num_slots, dtype or self.dtype)
+
+    def forward(self, batch: PassInput, store: KVStore, taps: frozenset[Tap] = frozenset()) -> PassOutput:
+        """See ``Target``."""
+        x = self.embed(batch.tokens)
+        tapped = {tap: torch.empty_like(x) for tap in taps if tap.kind is not TapKind.BEFORE_FINAL_NORM}
+        by_layer = [tapped.get(Tap.of_block(index)) for index in range(self.config.num_layers)]
+        if strange := [tap.block for tap in taps if tap.kind is TapKind.BLOCK and tap.block >= len(by_layer)]:
+            raise ValueError(f"block {strange[0]} of {self.traits.name}, which has {len(by_layer)}")
+        normed = next((out for tap, out in tapped.items() if tap.kind is TapKind.AFTER_FINAL_NORM), None)
+        logit_rows = torch.tensor(batch.logit_rows, dtype=torch.int64)
+        logits = torch.empty(len(logit_rows), self.config.vocab_size)
+        cosines, sines = zip(*(rotary.angles(batch.positions) for rotary in self._rotaries), strict=True)
+        row_start, rows, slot_start, slots = _flat(batch.groups)
+        self._kernels.forward(
+            self._struct,
+            PassStruct(
+                num_rows=len(x),
+                num_groups=len(batch.groups),
+                num_logit_rows=len(logit_rows),
+                pool_kind=KINDS[store.dtype],
+                x=x.data_ptr(),
+                positions=batch.positions.data_ptr(),
+                slots=batch.slots.data_ptr(),
+                group_row_start=row_start.data_ptr(),
+                group_rows=rows.data_ptr(),
+                group_slot_start=slot_start.data_ptr(),
+                group_slots=slots.data_ptr(),
+                cosines=pointers(list(cosines)),
+                sines=pointers(list(sines)),
+                keys=pointers(store.keys),
+                values=pointers(store.values),
+                key_scales=pointers(store.key_scales),
+                value_scales=pointers(store.value_scales),
+                taps=pointers(by_layer),
+                normed=None if normed is None else normed.data_ptr(),
+                logit_rows=logit_rows.data_ptr(),
+                logits=logits.data_ptr(),
+            ),
+        )
+        return PassOutput(logits, tapped | {tap: x for tap in taps - tapped.keys()})
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """See ``Target``; scaled where the family scales."""
+        rows = self._head.rows(tokens) if self._embedding is None else self._embedding[tokens].float()
+        return rows if self._embedding_scale == 1.0 else rows * self._embedding_scale
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """See ``Target``."""
+        logits = self._head(hidden)
+        return logits if self.config.final_softcap is None else softcap(logits, self.config.final_softcap)
+
+
+def _flat(groups: Sequence[AttentionGroup]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Where each group's rows begin, all rows, where its slots begin, all slots."""
+    rows = torch.tensor([row for group in groups for row in group.rows], dtype=torch.int64)
+    row_start = torch.tensor([0, *accumulate(len(group.rows) for group in groups)])
+    slots = [group.slots for group in groups]
+    slot_start = torch.tensor([0, *accumulate(len(table) for table in slots)])
+    return row_start, rows, slot_start, slots[0] if len(slots) == 1 else torch.cat(slots)
+
+
+def on_best_kernels(decoder: Decoder, kernels: Kernels | None) -> Target:
+    """The filled decoder as it runs best here: native on a CPU with kernels, else through torch, packed."""
+    if kernels is not None and decoder.device.type == "cpu" and decoder.dtype in KINDS:
+        return NativeDecoder(decoder, kernels)
+    decoder.pack()
+    return decoder
+
+

@@ -1,0 +1,63 @@
+"""A linear's weights in the kernels' own layout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from forerun.models.native.kernels import Kernels
+from forerun.models.native.structs import KINDS, LinearStruct
+
+PANEL = 16
+
+
+class PackedLinear:
+    """``x @ weight.T + bias`` with fp32 in and out; weights keep their number type, sums are fp32.
+
+    ``struct`` points into memory that this object holds.
+    """
+
+    def __init__(self, kernels: Kernels, parts: Sequence[Tensor], biases: Sequence[Tensor | None], dtype: torch.dtype):
+        """``parts`` [out, in] lie one below the other; with two of them, panels of ``PANEL`` outputs take turns.
+
+        Interleaved parts are padded to whole panels, so the outputs are as many as the panels hold.
+        """
+        num_inputs = parts[0].shape[1]
+        rows = [part.shape[0] for part in parts]
+        padded = rows if len(parts) == 1 else [-(-count // PANEL) * PANEL for count in rows]
+        kind = KINDS[dtype]
+        self.weights = torch.zeros(kernels.packed_bytes(kind, sum(padded), num_inputs), dtype=torch.uint8)
+        for index, part in enumerate(parts):
+            kernels.pack(kind, part.to(dtype).contiguous(), self.weights, first=index, stride=len(parts))
+        self.bias = self._bias(biases, padded)
+        self.struct = LinearStruct(
+            kind,
+            sum(padded),
+            num_inputs,
+            self.weights.data_ptr(),
+            None if self.bias is None else self.bias.data_ptr(),
+        )
+        self._kernels = kernels
+
+    @staticmethod
+    def _bias(biases: Sequence[Tensor | None], padded: Sequence[int]) -> Tensor | None:
+        if biases[0] is None:
+            return None
+        whole = [torch.zeros(count) for count in padded]
+        for out, bias in zip(whole, biases, strict=True):
+            assert bias is not None
+            out[: len(bias)] = bias.float()
+        if len(whole) == 1:
+            return whole[0]
+        return torch.stack([part.view(-1, PANEL) for part in whole], 1).flatten()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[..., in] -> fp32 [..., out]."""
+        flat = x.reshape(-1, x.shape[-1])
+        return self._kernels.run_linear(self.struct, flat).view(*x.shape[:-1], -1)
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """Weight rows ``ids`` as fp32 [n, in]."""
+        return self._kernels.unpack_rows(self.struct, ids)
