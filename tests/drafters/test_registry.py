@@ -34,7 +34,9 @@ def test_an_unknown_method_is_answered_with_those_that_exist() -> None:
 
 
 def test_an_unknown_knob_is_answered_with_those_that_exist() -> None:
-    with pytest.raises(ForerunError, match=r"a knob of ngram \(min_n, max_n, occurrence, allow_overlap\); found depth"):
+    with pytest.raises(
+        ForerunError, match=r"a knob of ngram \(corpus, .*, min_n, max_n, occurrence, allow_overlap\); found depth"
+    ):
         build("ngram", {"depth": 3})
     with pytest.raises(ForerunError, match=r"a knob of off \(none\)"):
         build("off", {"min_n": 3})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from forerun.drafters.corpus.config import CorpusConfig
 from forerun.errors import ForerunError
 
 Occurrence = Literal["latest", "earliest"]
@@ -15,7 +16,7 @@ MAX_MATCH = 64
 
 
 @dataclass(frozen=True, slots=True)
-class NgramConfig:
+class NgramConfig(CorpusConfig):
     """How the end of the text is looked up in what came before. Raises ``ForerunError`` for lengths out of order.
 
     ``min_n`` and ``max_n`` bound the match in tokens. One token alone recurs everywhere and says little about what
@@ -38,3 +39,4 @@ class NgramConfig:
             raise ForerunError(f"max_n of at most {MAX_MATCH}", f"max_n={self.max_n}", "lower ngram's max_n")
         if self.occurrence not in ("latest", "earliest"):
             raise ForerunError("occurrence latest or earliest", repr(self.occurrence), "choose one of the two")
+        self.check_limits()

@@ -63,6 +63,11 @@ class NgramIndex:
 
     def continuation(self) -> int | None:
         """Position behind the longest earlier match of the text's end, by ``config.occurrence`` among equally long."""
+        found = self.match()
+        return None if found is None else found[1]
+
+    def match(self) -> tuple[int, int] | None:
+        """Length of the longest earlier match and the position behind it, as ``continuation`` chooses it."""
         end = len(self.tokens) - 1
         for n in reversed(self._newest):
             if end + 1 <= n:
@@ -77,5 +82,5 @@ class NgramIndex:
                 while match > last_allowed:
                     match = self._previous[n][match]
             if match != NOWHERE:
-                return match + 1
+                return n, match + 1
         return None

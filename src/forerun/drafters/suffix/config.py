@@ -5,28 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from forerun.drafters.corpus.config import CorpusConfig
 from forerun.errors import ForerunError
 
 
 @dataclass(frozen=True, slots=True)
-class SuffixConfig:
+class SuffixConfig(CorpusConfig):
     """How far and from what SuffixDecoding drafts. Raises ``ForerunError`` for values out of range.
 
     ``max_depth`` bounds matched and drafted tokens together; a committed token costs time in proportion to it.
     A match of length l allows floor(``alpha`` * l + ``offset``) tokens, as long as their estimated probability stays at
     ``min_token_prob``. These four default as in arctic-inference.
-    ``max_corpus_tokens`` and ``max_corpus_sequences`` bound the shared corpus, oldest sequence first to go.
-    ``feeds_corpus``: whether a request's output enters the corpus when it ends. Off by default: a repeated prompt would
-    find its own answer there, and tenants would share text.
     """
 
     max_depth: int = 64
     alpha: float = 1.0
     offset: float = 0.0
     min_token_prob: float = 0.1
-    max_corpus_tokens: int = 1_000_000
-    max_corpus_sequences: int = 10_000
-    feeds_corpus: bool = False
 
     def __post_init__(self) -> None:
         if self.max_depth < 2:
@@ -39,12 +34,7 @@ class SuffixConfig:
             raise ForerunError(
                 "min_token_prob between 0 and 1", str(self.min_token_prob), "correct suffix's min_token_prob"
             )
-        if self.max_corpus_tokens < 0 or self.max_corpus_sequences < 0:
-            raise ForerunError(
-                "corpus limits of at least 0",
-                f"max_corpus_tokens={self.max_corpus_tokens}, max_corpus_sequences={self.max_corpus_sequences}",
-                "correct suffix's corpus limits",
-            )
+        self.check_limits()
 
     def budget(self, match_length: int) -> int:
         """Tokens that a match of ``match_length`` allows."""

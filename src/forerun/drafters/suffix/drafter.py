@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from forerun.drafters.base import Drafter, DrafterState, DraftLimit, DraftRequest, MethodInfo
+from forerun.drafters.corpus.corpora import Corpora
+from forerun.drafters.corpus.corpus import Corpus
+from forerun.drafters.corpus.match import Match
 from forerun.drafters.method import BuildContext
-from forerun.drafters.suffix.candidate import Candidate, Place, most_frequent_path, most_probable_tree
+from forerun.drafters.suffix.candidate import Candidate, most_frequent_path, most_probable_tree
 from forerun.drafters.suffix.config import SuffixConfig
+from forerun.drafters.suffix.continuations import Continuations, State
 from forerun.drafters.suffix.suffix_tree import SuffixTree
 from forerun.types import Borrows, Dependency, Draft, Features, Weights
 
@@ -16,16 +20,17 @@ from forerun.types import Borrows, Dependency, Draft, Features, Weights
 class SuffixState(DrafterState):
     """Prompt and own output of one request as a suffix tree; ``num_prompt`` of the tokens are the prompt's."""
 
-    def __init__(self, tree: SuffixTree, num_prompt: int) -> None:
+    def __init__(self, tree: SuffixTree, num_prompt: int, session: str) -> None:
         self.tree = tree
         self.num_prompt = num_prompt
+        self.session = session
 
     @property
     def num_observed(self) -> int:
         return len(self.tree.tokens)
 
     def fork(self) -> SuffixState:
-        return SuffixState(self.tree.copy(), self.num_prompt)
+        return SuffixState(self.tree.copy(), self.num_prompt, self.session)
 
     def truncate(self, length: int) -> None:
         """Rebuilt from the tokens that stay: cuts are rare, and an undo log would double every token's memory."""
@@ -47,7 +52,8 @@ class SuffixState(DrafterState):
 class SuffixDrafter(Drafter[SuffixState]):
     """Chains or trees by frequency, as long as the match warrants.
 
-    The shared corpus is empty until ``ingest`` is called or ``feeds_corpus`` lets finished requests in.
+    The shared corpus is empty until ``ingest`` is called, the knob ``corpus`` names a file, or ``feeds_corpus`` lets
+    finished requests in.
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
@@ -63,92 +69,112 @@ class SuffixDrafter(Drafter[SuffixState]):
 
     def __init__(self, config: SuffixConfig) -> None:
         self.config = config
-        self.corpus = SuffixTree(config.max_depth)
+        self.corpora = Corpora(config, config.max_depth)
+        self._budgets = tuple(map(config.budget, range(config.max_depth)))
+        self._turns: dict[int, int] = {}
 
     @classmethod
     def build(cls, config: SuffixConfig, context: BuildContext) -> SuffixDrafter:
-        """Needs nothing of the target."""
-        del context
-        return cls(config)
+        """Needs nothing of the target but, for a corpus file of text, its tokenizer."""
+        drafter = cls(config)
+        drafter.corpora.read_file(context)
+        return drafter
+
+    @property
+    def corpus(self) -> Corpus:
+        """What all requests draft from."""
+        return self.corpora.shared
 
     def ingest(self, sequences: Sequence[Sequence[int]]) -> None:
         """Add finished texts to the shared corpus; beyond its limits the oldest go, and none over them enters."""
-        for sequence in sequences:
-            if not 0 < len(sequence) <= self.config.max_corpus_tokens or self.config.max_corpus_sequences == 0:
-                continue
-            while (
-                len(self.corpus.tokens) + len(sequence) > self.config.max_corpus_tokens
-                or self.corpus.num_sequences >= self.config.max_corpus_sequences
-            ):
-                self.corpus.evict_oldest()
-            for token in sequence:
-                self.corpus.append(token)
-            self.corpus.finish_sequence()
+        self.corpus.ingest(sequences)
 
     def begin(self, request: DraftRequest) -> SuffixState:
-        return SuffixState(SuffixTree(self.config.max_depth), len(request.prompt))
+        return SuffixState(SuffixTree(self.config.max_depth), len(request.prompt), request.session)
 
     def propose(self, states: Sequence[SuffixState], limits: Sequence[DraftLimit]) -> list[Draft]:
-        return [self._propose(state.tree, limit) for state, limit in zip(states, limits, strict=True)]
+        return [self._propose(state, limit) for state, limit in zip(states, limits, strict=True)]
 
     def observe(self, state: SuffixState, committed: Sequence[int], features: Features | None) -> None:
         state.append(committed)
 
     def end(self, state: SuffixState) -> None:
-        if self.config.feeds_corpus:
-            self.ingest([state.tree.tokens[state.num_prompt :]])
+        self.corpora.feed(state.session, state.tree.tokens[state.num_prompt :])
 
     def restore(self, request: DraftRequest, exported: dict[str, Any]) -> SuffixState:
         state = self.begin(request)
         state.append(exported["tokens"])
         return state
 
-    def _propose(self, tree: SuffixTree, limit: DraftLimit) -> Draft:
-        own = self._best(self._own_places(tree), limit)
-        shared = self._best(self._corpus_places(tree), limit)
-        best, source = (own, "suffix:request") if own.score >= shared.score else (shared, "suffix:corpus")
+    def _propose(self, state: SuffixState, limit: DraftLimit) -> Draft:
+        """The best of the request's own text and each part of its corpora; ties go to the earlier of them."""
+        tree = state.tree
+        best, source = self._best(tree, tree.match(), limit, 0.0), "suffix:request"
+        for part in self.corpora.parts(state.session):
+            found = self._best(part, part.match(tree.tokens, self.config.max_depth - 1), limit, best.score)
+            if found.score > best.score:
+                best, source = found, "suffix:corpus"
         if not best.tokens:
             return Draft()
         return Draft(best.tokens, best.parents, survival=best.probabilities, source=source)
 
-    def _best(self, places: Sequence[Place], limit: DraftLimit) -> Candidate:
-        """The candidate of highest score; places come longest match first, which wins ties."""
-        max_tokens = limit.num_rows if limit.is_tree else min(limit.num_tokens, limit.num_rows)
-        best = Candidate()
-        for place in places:
-            budget = min(max_tokens, self.config.budget(place.match_length))
-            if budget <= best.score:
-                # No token counts for more than 1, and shorter matches allow no more tokens.
-                break
-            deepest = self.config.max_depth - place.match_length
-            if place.highest_score(budget if limit.is_tree else min(budget, deepest)) <= best.score:
-                continue
-            if limit.is_tree:
-                found = most_probable_tree(place, budget, limit.num_tokens, self.config.min_token_prob)
-            else:
-                found = most_frequent_path(place, budget, self.config.min_token_prob)
-            if found.score > best.score:
+    def _best(
+        self, source: Continuations[State], matches: Sequence[Match[State]], limit: DraftLimit, floor: float
+    ) -> Candidate:
+        """The candidate of highest score; the longer match wins ties. None at or under ``floor`` is looked for.
+
+        Up to some match length, ``turn``, longer matches allow more tokens; beyond it ``max_depth`` leaves fewer.
+        Matches below come first, longest first, then those beyond: the early ones are good and spare the rest.
+        """
+        turn = self._turn(limit)
+        best = Candidate(score=floor)
+        beyond: list[tuple[State, int]] = []
+        for match in matches:
+            if match.longest > turn:
+                lengths = range(max(match.shortest, turn + 1), match.longest + 1)
+                # Equal places offer equal paths: the shortest match allows most of it. Trees differ with their depth.
+                beyond += [(match.state, length) for length in (reversed(lengths) if limit.is_tree else lengths[:1])]
+            if match.shortest <= turn:
+                length = min(match.longest, turn)
+                if self._num_tokens(length, limit) <= best.score:
+                    # No token counts for more than 1, and shorter matches allow no more tokens.
+                    break
+                found = self._candidate(source, match.state, length, limit, best.score)
+                if found is not None and found.score > best.score:
+                    best = found
+        for place, length in reversed(beyond):
+            found = self._candidate(source, place, length, limit, best.score)
+            if found is not None and found.score >= best.score and found.score > floor:
                 best = found
-        return best
+        return best if best.tokens else Candidate()
 
-    @staticmethod
-    def _own_places(tree: SuffixTree) -> list[Place]:
-        """Matches of the request's end earlier in the request, longest first."""
-        places: list[Place] = []
-        for match_length in range(1, tree.num_open + 1):
-            node = tree.open_node(match_length)
-            if not node.children:
-                # Nothing ever followed these tokens, nor any longer end of the text.
-                break
-            places.append(Place(tree, node, node.length, match_length))
-        return places[::-1]
+    def _turn(self, limit: DraftLimit) -> int:
+        """The longest match length whose draft ``max_depth`` does not cut."""
+        if limit.is_tree:
+            return self.config.max_depth - limit.num_tokens
+        most = min(limit.num_tokens, limit.num_rows, self.config.max_depth)
+        if most not in self._turns:
+            self._turns[most] = max(
+                length
+                for length, budget in enumerate(self._budgets)
+                if length == 0 or min(most, budget) <= self.config.max_depth - length
+            )
+        return self._turns[most]
 
-    def _corpus_places(self, tree: SuffixTree) -> list[Place]:
-        """Matches of the request's end in the corpus, longest first: a shorter one exists where a longer one does."""
-        places: list[Place] = []
-        for match_length in range(1, min(len(tree.tokens), self.config.max_depth - 1) + 1):
-            found = self.corpus.locate(tree.tokens[-match_length:])
-            if found is None:
-                break
-            places.append(Place(self.corpus, *found, match_length))
-        return places[::-1]
+    def _num_tokens(self, length: int, limit: DraftLimit) -> int:
+        """Tokens that a match of ``length`` may draft."""
+        if limit.is_tree:
+            return min(limit.num_rows, self._budgets[length])
+        return min(limit.num_tokens, limit.num_rows, self._budgets[length], self.config.max_depth - length)
+
+    def _candidate(
+        self, source: Continuations[State], state: State, length: int, limit: DraftLimit, floor: float
+    ) -> Candidate | None:
+        """What a match of ``length`` offers; None if that can't reach ``floor``."""
+        num_tokens = self._num_tokens(length, limit)
+        if num_tokens * source.highest_count(state) / source.count(state) < floor:
+            return None
+        if limit.is_tree:
+            depth = min(limit.num_tokens, self.config.max_depth - length)
+            return most_probable_tree(source, state, num_tokens, depth, self.config.min_token_prob)
+        return most_frequent_path(source, state, num_tokens, self.config.min_token_prob)

@@ -7,9 +7,13 @@ tokens with the number of its occurrences.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from forerun.drafters.corpus.match import Match
 from forerun.drafters.suffix.suffix_node import SuffixNode
+
+# A place in the tree: a node and how many of its tokens were passed.
+State = tuple[SuffixNode, int]
 
 
 class SuffixTree:
@@ -74,6 +78,57 @@ class SuffixTree:
     def open_node(self, length: int) -> SuffixNode:
         """Where the newest ``length`` tokens of the growing sequence end: always at the end of a node."""
         return self._open[-length]
+
+    def match(self) -> list[Match[State]]:
+        """Where the growing sequence's end occurred before with something behind it: longest match first."""
+        found: list[Match[State]] = []
+        last_count = 0
+        for length, node in enumerate(reversed(self._open), 1):
+            if not node.children:
+                # Nothing ever followed these tokens, nor any longer end of the text.
+                break
+            if node.count == last_count:
+                found[-1] = Match(found[-1].state, found[-1].shortest, length)
+            else:
+                found.append(Match((node, node.length), length, length))
+                last_count = node.count
+        return found[::-1]
+
+    def count(self, state: State) -> int:
+        """How often the tokens up to a place occur."""
+        return state[0].count
+
+    def highest_count(self, state: State) -> int:
+        """How often the most frequent next token follows; 0 if nothing does."""
+        node, offset = state
+        likeliest = node if offset < node.length else node.best
+        return 0 if likeliest is None else likeliest.count
+
+    def followers(self, state: State) -> Iterator[tuple[int, int, State]]:
+        """(token, count, state) of what comes next, most frequent first and then newest."""
+        node, offset = state
+        if offset < node.length:
+            yield self.token(node, offset), node.count, (node, offset + 1)
+            return
+        for child in node.ranked_children():
+            yield self.token(child, 0), child.count, (child, 1)
+
+    def most_frequent_path(self, state: State, num_tokens: int, lowest_count: int) -> tuple[list[int], list[int]]:
+        """Up to ``num_tokens`` tokens, each the most frequent next, with their counts while at ``lowest_count``."""
+        node, offset = state
+        tokens: list[int] = []
+        counts: list[int] = []
+        while len(tokens) < num_tokens:
+            if offset == node.length:
+                if node.best is None or node.best.count < lowest_count:
+                    break
+                node, offset = node.best, 0
+            start = node.start - self._base
+            run = self._text[start + offset : start + min(node.length, offset + num_tokens - len(tokens))]
+            tokens += run
+            counts += [node.count] * len(run)
+            offset += len(run)
+        return tokens, counts
 
     def locate(self, pattern: Sequence[int]) -> tuple[SuffixNode, int] | None:
         """The node in which ``pattern`` ends and how many of its tokens belong to the pattern, if it occurs."""
