@@ -65,7 +65,11 @@ def write(path: Path, directory: Path) -> None:
         # What safetensors files of such a family leave out of norms is in GGUF's.
         weights[name] = (tensor - family.norm_offset if name.endswith("norm.weight") else tensor).to(torch.bfloat16)
     directory.mkdir(parents=True)
-    save_file({name: tensor.contiguous() for name, tensor in weights.items()}, directory / "model.safetensors", {"format": "pt"})
+    save_file(
+        {name: tensor.contiguous() for name, tensor in weights.items()},
+        directory / "model.safetensors",
+        {"format": "pt"},
+    )
     config.save_pretrained(directory)
     tokenizer.backend.save_pretrained(directory)
     ends = {"eos_token_id": list(tokenizer.eos_token_ids)}

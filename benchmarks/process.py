@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -42,7 +42,7 @@ class Process:
                 stderr=sink,
                 env=dict(settings),
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one prctl call, nothing that a lock could hold up
+                preexec_fn=_die_with_parent,
             )
         self._lines: queue.Queue[bytes | None] = queue.Queue()
         if self._popen.stdout is not None:
@@ -121,9 +121,8 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def wait_until(is_ready: object, process: Process, timeout: float, what: str) -> None:
+def wait_until(is_ready: Callable[[], bool], process: Process, timeout: float, what: str) -> None:
     """Calls ``is_ready`` until it is true. Raises ForerunError when the process ends or the time is up."""
-    assert callable(is_ready)
     end = time.monotonic() + timeout
     while time.monotonic() < end:
         if not process.is_running:

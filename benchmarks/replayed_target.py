@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,14 +18,17 @@ class ReplayedTarget(Target):
 
     The last row computed at a position is the one that saw committed tokens, and verification never asks for a row
     behind a wrong draft; so with the recorded prompt, parameters and seed the recorded text comes again, whatever is
-    drafted. Chains of one request only. Raises ``ValueError`` where a pass asks for rows that don't follow each other.
+    drafted. Replaying, a pass reads ``num_bytes_read`` of memory, as weights are read, since what comes after it finds
+    its code and data gone from the caches. Chains of one request only. Raises ``ValueError`` where a pass asks for rows
+    that don't follow each other.
     """
 
-    def __init__(self, inner: Target, num_positions: int) -> None:
+    def __init__(self, inner: Target, num_positions: int, num_bytes_read: int = 0) -> None:
         self.inner = inner
         self.traits = inner.traits
         self.is_recording = True
         self._logits = torch.zeros(num_positions, inner.traits.vocab_size)
+        self._weights = np.ones(num_bytes_read // 8)
 
     def new_store(self, num_slots: int, *dtype: Any) -> KVStore:
         """See ``Target``; nothing is stored while replaying, but the pool moves what it holds."""
@@ -42,6 +46,7 @@ class ReplayedTarget(Target):
             output = self.inner.forward(batch, store, taps)
             self._logits[first:end] = output.logits
             return output
+        self._weights.max(initial=0.0)
         return PassOutput(self._logits[first:end], {})
 
     def embed(self, tokens: Tensor) -> Tensor:

@@ -130,7 +130,9 @@ def measure(
         for index, drafting in enumerate(draftings):
             real[index].append(rounds_of(loaded, loaded.tokenizer, prompt, drafting, params))
             alone[index].append(rounds_of(free, loaded.tokenizer, prompt, drafting, params))
-    print("   N  tokens/round  pass ms | draft µs  sample µs  other µs  beside µs | share of a round     | at no cost µs")
+    print(
+        "   N  tokens/round  pass ms | draft µs  sample µs  other µs  beside µs | share of a round     | at no cost µs"
+    )
     for n, rounds, bare in zip(lengths, real, alone, strict=True):
         print(_row(n, rounds, bare))
 

@@ -5,8 +5,8 @@ import gc
 import time
 
 import torch
-from lines import serve
 
+from benchmarks.children.lines import serve
 from forerun import Drafting, Engine, SamplingParams
 from forerun.drafters.method import DraftModel
 from forerun.models.loading.load_target import load_target

@@ -7,7 +7,8 @@ import json
 import sys
 
 import xllamacpp
-from lines import serve
+
+from benchmarks.children.lines import serve
 
 
 def put(root, path, value):

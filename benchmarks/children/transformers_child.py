@@ -5,8 +5,9 @@ import time
 
 import torch
 import transformers
-from lines import serve
 from transformers import AutoModelForCausalLM, GenerationConfig, StoppingCriteria, StoppingCriteriaList
+
+from benchmarks.children.lines import serve
 
 ARGUMENTS = {
     "prompt_lookup": {"n": "prompt_lookup_num_tokens", "max_n": "max_matching_ngram_size"},

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import sys
 from pathlib import Path
 
+import benchmarks
 import forerun
 from benchmarks.peers.base import OFF, Launch, NotRun, Pair, Peer, Server, Setting, Settings, Weights
-from benchmarks.peers.line_server import CHILDREN, LineServer, environment_of
+from benchmarks.peers.line_server import LineServer, child_command, environment_of
 
 _N = {True: (15,), False: (3, 7, 15)}
 _DRAFT_MODEL_N = {True: (3,), False: (1, 3, 7)}
@@ -24,9 +26,7 @@ class ForerunServer(LineServer):
 
     def natural_answer(self, prompt: list[int], max_tokens: int) -> list[int]:
         """What plain decoding says until it ends by itself: how long an answer to this prompt is."""
-        found = self.ask(
-            "generate", prompt=prompt, num_tokens=max_tokens, method=OFF, options={}, ends_naturally=True
-        )
+        found = self.ask("generate", prompt=prompt, num_tokens=max_tokens, method=OFF, options={}, ends_naturally=True)
         return [int(token) for token in found["token_ids"]]
 
 
@@ -67,12 +67,13 @@ class ForerunPeer(Peer):
         pair = launch.pair
         is_gguf = pair.target.gguf is not None and (setting.weights is Weights.GGUF or dtype == "float32")
         target = pair.target.gguf if is_gguf else pair.target.directory
-        command = [sys.executable, str(CHILDREN / "forerun_child.py"), "--target", str(target), "--dtype", dtype]
+        command = child_command(sys.executable, "forerun_child", "--target", str(target), "--dtype", dtype)
         command += ["--threads", str(launch.threads)]
         if pair.draft is not None and dtype != "float32":
             command += ["--draft", str((is_gguf and pair.draft.gguf) or pair.draft.directory)]
-        package = Path(forerun.__file__).parents[1]
-        settings = environment_of(launch.threads, {"PYTHONPATH": str(package)})
+        # The forerun that runs this command, installed or not.
+        paths = os.pathsep.join(str(Path(module.__file__ or "").parents[1]) for module in (benchmarks, forerun))
+        settings = environment_of(launch.threads, {"PYTHONPATH": paths})
         return ForerunServer(f"{self.name}-{dtype}", command, settings, launch)
 
     def version(self) -> str:

@@ -13,15 +13,21 @@ from benchmarks.peers.base import Answer, Launch, Server, Setting
 from benchmarks.process import Process
 from forerun.errors import ForerunError
 
-CHILDREN = Path(__file__).parents[1] / "children"
+_REPOSITORY = Path(__file__).parents[2]
+
+
+def child_command(python: Path | str, name: str, *arguments: str) -> list[str]:
+    """How ``benchmarks/children/NAME.py`` is run by that interpreter; it finds its module by ``environment_of``."""
+    return [str(python), "-m", f"benchmarks.children.{name}", *arguments]
 
 
 def environment_of(threads: int, more: Mapping[str, str] | None = None) -> dict[str, str]:
     """The same for every engine: threads, threads that sleep while they wait, no network for model hubs."""
-    inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    inherited = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
     return (
         inherited
         | {
+            "PYTHONPATH": str(_REPOSITORY),
             "OMP_NUM_THREADS": str(threads),
             "OMP_WAIT_POLICY": "PASSIVE",
             "HF_HUB_OFFLINE": "1",

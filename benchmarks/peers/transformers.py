@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.environments import Environment
 from benchmarks.peers.base import OFF, Launch, NotRun, Pair, Peer, Server, Setting, Settings, Weights
-from benchmarks.peers.line_server import CHILDREN, LineServer, environment_of
+from benchmarks.peers.line_server import LineServer, child_command, environment_of
 from forerun.errors import ForerunError
 
 _LOOKUP = {True: ((10, 2),), False: ((3, 2), (10, 2), (10, 4))}
@@ -39,7 +39,7 @@ class TransformersPeer(Peer):
     def start(self, setting: Setting, launch: Launch) -> Server:
         """See ``Peer``."""
         pair = launch.pair
-        command = [str(self.environment.python), str(CHILDREN / "transformers_child.py")]
+        command = child_command(self.environment.python, "transformers_child")
         command += ["--target", str(pair.target.directory), "--threads", str(launch.threads)]
         if pair.draft is not None:
             command += ["--draft", str(pair.draft.directory)]

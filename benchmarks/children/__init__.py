@@ -1,0 +1,1 @@
+"""What runs inside the peers' environments. Only the forerun child knows forerun."""

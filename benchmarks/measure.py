@@ -1,0 +1,88 @@
+"""Engines in turn on each prompt, in an order that changes, with the machine watched around every answer."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from benchmarks.load import read_machine
+from benchmarks.peers.base import Answer, Server, Setting
+from benchmarks.prompts import TokenPrompt
+from benchmarks.servers import Servers
+from benchmarks.trial import Trial
+from forerun.errors import ForerunError
+from forerun.sweep.load_guard import LoadLimits, LoadSample, between
+
+_NUM_TRIES = 3
+# Threads of the engine before may still be waiting actively.
+_SETTLE_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What spoils an answer, when to stop, and where a machine is read (replaced in tests)."""
+
+    limits: LoadLimits
+    ends_at: float
+    read: Callable[[int], LoadSample] = read_machine
+    settle_seconds: float = _SETTLE_SECONDS
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no further prompt may begin."""
+        return time.monotonic() >= self.ends_at
+
+
+class Measurement:
+    """Collects trials; ``round`` counts the prompts of all stages."""
+
+    def __init__(self, servers: Servers, watch: Watch, seed: int, report: Callable[[str], None]) -> None:
+        self.trials: list[Trial] = []
+        self._servers = servers
+        self._watch = watch
+        self._order = random.Random(seed)
+        self._report = report
+        self._round = 0
+
+    def run(self, stage: str, settings: Sequence[Setting], prompts: Sequence[TokenPrompt]) -> bool:
+        """All settings on every prompt, prompt by prompt. False where the time was up before the last one."""
+        self._servers.keep(settings)
+        for setting in settings:
+            if not self._servers.is_restarted(setting):
+                self._servers.ready(setting)
+        for index, prompt in enumerate(prompts):
+            if self._watch.is_over:
+                return False
+            self._report(f"{stage}: {prompt.workload} {index + 1}/{len(prompts)}, {len(settings)} settings")
+            self._round += 1
+            for setting in self._order.sample(settings, len(settings)):
+                self._try(stage, setting, prompt)
+        return True
+
+    def _try(self, stage: str, setting: Setting, prompt: TokenPrompt) -> None:
+        """Until an answer was given on a quiet machine, or the tries are used up. Everything is cold each time."""
+        for _ in range(_NUM_TRIES):
+            server = self._servers.ready(setting)
+            if server is None:
+                return
+            try:
+                answer, spoiled = self._watched(server, setting, prompt)
+            except ForerunError as error:
+                self._servers.fail(setting, error)
+                return
+            finally:
+                if self._servers.is_restarted(setting):
+                    self._servers.drop(setting)
+            trial = Trial(stage, self._round, prompt.workload, prompt.id, setting, answer, spoiled)
+            self.trials.append(trial)
+            if trial.is_kept or self._watch.is_over:
+                return
+
+    def _watched(self, server: Server, setting: Setting, prompt: TokenPrompt) -> tuple[Answer, str]:
+        time.sleep(self._watch.settle_seconds)
+        before = self._watch.read(server.pid)
+        answer = server.generate(setting, prompt.token_ids, prompt.num_tokens)
+        reading = between(before, self._watch.read(server.pid))
+        return answer, self._watch.limits.spoiled_by(reading)

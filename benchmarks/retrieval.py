@@ -1,0 +1,184 @@
+"""What retrieval costs with a large corpus: building, memory, observing and proposing, on friendly and hostile tokens.
+
+python -m benchmarks.retrieval                  # 1,000,000 tokens, both methods, about two minutes
+python -m benchmarks.retrieval --tokens 100000 --feed
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import random
+import re
+import sysconfig
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from forerun.drafters.base import DraftLimit, DraftRequest
+from forerun.drafters.ngram.config import NgramConfig
+from forerun.drafters.ngram.drafter import NgramDrafter
+from forerun.drafters.suffix.config import SuffixConfig
+from forerun.drafters.suffix.drafter import SuffixDrafter
+from forerun.sampling.keyed_sampler import KeyedSampler
+from forerun.sampling.params import SamplingParams
+
+REQUEST_TOKENS = 4_000
+ANSWER_TOKENS = 200
+MICRO = 1e6
+
+AnyDrafter = NgramDrafter | SuffixDrafter
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A corpus and the requests that are answered beside it, by name."""
+
+    name: str
+    corpus: list[list[int]]
+    requests: dict[str, list[int]]
+
+
+def source_files(num_tokens: int) -> list[list[int]]:
+    """The standard library's files as ids of words, blanks and signs: tokens of text that anybody has."""
+    ids: dict[str, int] = {}
+    files: list[list[int]] = []
+    for path in sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")):
+        if "site-packages" in path.parts:
+            continue
+        pieces = re.findall(r"\w+|\s+|[^\w\s]", path.read_text(encoding="utf-8", errors="replace"))
+        files.append([ids.setdefault(piece, len(ids)) for piece in pieces])
+        num_tokens -= len(pieces)
+        if num_tokens <= 0:
+            break
+    return files
+
+
+def edited(tokens: Sequence[int], rng: random.Random) -> list[int]:
+    """The text with one token in forty replaced: what an edit of known text looks like."""
+    return [rng.choice(tokens) if rng.random() < 1 / 40 else token for token in tokens]
+
+
+def cases(num_tokens: int) -> Iterator[Case]:
+    """Source text first, then what is hardest for matching, counting and memory."""
+    rng = random.Random(0)
+    pool = [token for file in source_files(num_tokens + 10 * REQUEST_TOKENS) for token in file]
+    text, unseen = pool[:num_tokens], pool[num_tokens + 5 * REQUEST_TOKENS :][:REQUEST_TOKENS]
+    middle = num_tokens // 2
+    yield Case(
+        "text",
+        [text[i : i + 5_000] for i in range(0, num_tokens, 5_000)],
+        {"unseen": unseen, "edit": edited(text[middle : middle + REQUEST_TOKENS], rng), "loop": unseen[:50] * 80},
+    )
+    yield Case("equal", [[7] * num_tokens], {"equal": [7] * REQUEST_TOKENS})
+    noise = [rng.randrange(50_000) for _ in range(num_tokens)]
+    yield Case("noise", [noise], {"noise": [rng.randrange(50_000) for _ in range(REQUEST_TOKENS)]})
+    bits = [rng.randrange(2) for _ in range(num_tokens)]
+    yield Case("bits", [bits], {"bits": [rng.randrange(2) for _ in range(REQUEST_TOKENS)]})
+
+
+def new_drafter(method: str, num_tokens: int) -> AnyDrafter:
+    limits = {"max_corpus_tokens": num_tokens, "max_corpus_sequences": num_tokens}
+    return NgramDrafter(NgramConfig(**limits)) if method == "ngram" else SuffixDrafter(SuffixConfig(**limits))
+
+
+def request() -> DraftRequest:
+    sampler = KeyedSampler(SamplingParams(), seed=0, choice=0, prompt=(), eos_token_ids=(), vocab_size=100)
+    return DraftRequest(0, (), sampler)
+
+
+def seconds(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def summary(times: list[float]) -> str:
+    """Median, 99th percentile and mean in microseconds."""
+    ranked = sorted(times)
+    median, high = ranked[len(ranked) // 2], ranked[len(ranked) * 99 // 100]
+    return " ".join(f"{MICRO * value:8.1f}" for value in (median, high, sum(times) / len(times)))
+
+
+def built(method: str, case: Case) -> AnyDrafter:
+    """The drafter with its corpus; prints time and memory. Traced apart, since tracing slows the build down."""
+    num_tokens = sum(map(len, case.corpus))
+    drafter = new_drafter(method, num_tokens)
+    took = seconds(lambda: drafter.ingest(case.corpus))
+    tracemalloc.start()
+    traced = new_drafter(method, num_tokens)
+    traced.ingest(case.corpus)
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    print(
+        f"{method:7} {case.name:6} build {took * 1e6 / num_tokens:5.2f} s a million tokens, "
+        f"{held / num_tokens:5.1f} bytes a token held ({drafter.corpus.num_bytes / num_tokens:.1f} in arrays), "
+        f"{peak / num_tokens:5.0f} while building"
+    )
+    return drafter
+
+
+def answer(drafter: AnyDrafter, name: str, tokens: Sequence[int], limit: DraftLimit) -> None:
+    """Observe a request token by token and propose after each; prints the times."""
+    state = drafter.begin(request())
+    observing: list[float] = []
+    proposing: list[float] = []
+    num_drafted = num_right = 0
+    for index, token in enumerate(tokens):
+        observing.append(seconds(lambda token=token: drafter.observe(state, [token], None)))  # type: ignore[misc]
+        started = time.perf_counter()
+        draft = drafter.propose([state], [limit])[0]  # type: ignore[list-item]
+        proposing.append(time.perf_counter() - started)
+        num_drafted += len(draft) > 0
+        num_right += bool(draft) and index + 1 < len(tokens) and draft.tokens[0] == tokens[index + 1]
+    shape = "tree" if limit.is_tree else "chain"
+    print(
+        f"{'':14} {name:6} {shape:5} N={limit.num_tokens:<2} observe {summary(observing)}   propose {summary(proposing)}"
+        f"   drafts {num_drafted / len(tokens):4.0%}, first right {num_right / max(1, num_drafted):4.0%}"
+    )
+
+
+def feed(method: str, case: Case) -> None:
+    """Fill a corpus answer by answer to twice its bound; prints the time per token, evictions and rebuilds included."""
+    tokens = [token for sequence in case.corpus for token in sequence]
+    drafter = new_drafter(method, len(tokens))
+    times = []
+    for _ in range(2):
+        for start in range(0, len(tokens), ANSWER_TOKENS):
+            finished = tokens[start : start + ANSWER_TOKENS]
+            times.append(seconds(lambda finished=finished: drafter.ingest([finished])))  # type: ignore[misc]
+    num_fed = 2 * len(tokens)
+    print(
+        f"{method:7} {case.name:6} fed by {ANSWER_TOKENS} tokens: {MICRO * sum(times) / num_fed:.1f} us a token, "
+        f"median {1e3 * sorted(times)[len(times) // 2]:.1f} ms and at most {max(times):.2f} s an answer, "
+        f"{len(drafter.corpus.parts)} parts"
+    )
+    for name, text in case.requests.items():
+        answer(drafter, name, text, DraftLimit(15, 15))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--tokens", type=int, default=1_000_000, help="tokens in the corpus")
+    parser.add_argument("--method", choices=["ngram", "suffix"], action="append")
+    parser.add_argument("--feed", action="store_true", help="also fill the corpus answer by answer")
+    args = parser.parse_args()
+    gc.disable()
+    print("microseconds: median, 99th percentile, mean")
+    for case in cases(args.tokens):
+        for method in args.method or ["ngram", "suffix"]:
+            drafter = built(method, case)
+            for name, tokens in case.requests.items():
+                answer(drafter, name, tokens, DraftLimit(15, 15))
+                if method == "suffix":
+                    answer(drafter, name, tokens, DraftLimit(7, 24, is_tree=True))
+            if args.feed and case.name == "text":
+                feed(method, case)
+            del drafter
+            gc.collect()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Which servers are up: as many as memory holds at a time, every one of them ended at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import TracebackType
+
+import psutil
+
+from benchmarks.peers.base import Launch, NotRun, Peer, Server, Setting
+from forerun.errors import ForerunError
+
+# Of the memory that is free when a run begins.
+MEMORY_SHARE = 0.8
+_WARM_UP_TOKENS = 16
+
+
+class Servers:
+    """``with Servers(...) as servers``. A setting that fails is listed in ``not_run``, once, and not tried again."""
+
+    def __init__(
+        self,
+        peers: Mapping[str, Peer],
+        launch: Launch,
+        warm_up_prompt: Sequence[int],
+        report: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._peers = peers
+        self._launch = launch
+        self._warm_up_prompt = warm_up_prompt
+        self._report = report
+        self._running: dict[str, Server] = {}
+        self._warm: set[Setting] = set()
+        self.not_run: dict[Setting, NotRun] = {}
+
+    def __enter__(self) -> Servers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.keep(())
+
+    def is_restarted(self, setting: Setting) -> bool:
+        """Whether this setting's server lives for one prompt."""
+        return self._peers[setting.peer].is_restarted
+
+    def keep(self, settings: Collection[Setting]) -> None:
+        """Stops every server that none of these settings needs."""
+        needed = {self._key(setting) for setting in settings}
+        for key in [key for key in self._running if key not in needed]:
+            self._warm = {setting for setting in self._warm if self._key(setting) != key}
+            self._running.pop(key).stop()
+
+    def ready(self, setting: Setting) -> Server | None:
+        """A warm server of this setting, fresh where it must be; None where it can't be had."""
+        if setting in self.not_run:
+            return None
+        if self.is_restarted(setting):
+            self.drop(setting)
+        key = self._key(setting)
+        try:
+            if key not in self._running:
+                self._report(f"starting {setting.label}")
+                self._running[key] = self._peers[setting.peer].start(setting, self._launch)
+            if setting not in self._warm:
+                self._running[key].generate(setting, self._warm_up_prompt, _WARM_UP_TOKENS)
+                self._warm.add(setting)
+        except ForerunError as error:
+            self.fail(setting, error)
+            return None
+        return self._running[key]
+
+    def drop(self, setting: Setting) -> None:
+        """Stops this setting's server, if it is up."""
+        key = self._key(setting)
+        self._warm = {other for other in self._warm if self._key(other) != key}
+        if server := self._running.pop(key, None):
+            server.stop()
+
+    def fail(self, setting: Setting, error: ForerunError) -> None:
+        """Remembers why a setting could not be run, and starts its server anew for the others."""
+        self.not_run[setting] = NotRun(setting.label, str(error))
+        self._report(f"not run: {setting.label}: {error}")
+        self.drop(setting)
+
+    def waves(self, constant: Sequence[Setting], others: Sequence[Setting]) -> list[list[Setting]]:
+        """``others`` in groups whose servers fit into memory together, ``constant`` in each of them."""
+        room = MEMORY_SHARE * (psutil.virtual_memory().available + self._num_running_bytes())
+        waves: list[list[Setting]] = []
+        for setting in others:
+            if not waves or self._num_bytes([*waves[-1], setting]) > room:
+                waves.append(list(constant))
+            waves[-1].append(setting)
+        return waves or [list(constant)]
+
+    def _num_bytes(self, settings: Sequence[Setting]) -> int:
+        """Of the servers that are up at one time: restarted ones take turns, the largest counts."""
+        by_key = {
+            "turns" if self.is_restarted(setting) else self._key(setting): self._peers[setting.peer].resident_bytes(
+                setting, self._launch.pair
+            )
+            for setting in settings
+        }
+        return sum(by_key.values())
+
+    def _num_running_bytes(self) -> int:
+        """Their memory is free for the next wave."""
+        total = 0
+        for server in self._running.values():
+            try:
+                leader = psutil.Process(server.pid)
+                members = [leader, *leader.children(recursive=True)]
+                total += sum(member.memory_info().rss for member in members)
+            except psutil.NoSuchProcess:
+                continue
+        return total
+
+    def _key(self, setting: Setting) -> str:
+        return self._peers[setting.peer].server_key(setting)
