@@ -42,13 +42,14 @@ def run_arm(
     params = params_of(setting.temperature, num_tokens)
     target = subject.target(setting.numbers)
     witness = Witness(target) if subject.records_logits else None
-    parts = parts_of(setting.drafts, setting.n, subject.decoder(setting.numbers), _texts(prompts, known))
+    parts = parts_of(setting.drafts, setting.n, subject.model(setting.numbers), _texts(prompts, known))
     with threads(setting.threads):
         engine = Engine(
             witness or target,
             parts.drafting,
             draft_model=parts.draft_model,
             drafter=parts.drafter,
+            kv_dtype=setting.numbers.kv,
             cache_tokens=_cache_tokens(setting, parts, prompts, num_tokens),
             block_size=BLOCK_SIZE,
             row_budget=max(1 + parts.drafting.max_rows, setting.row_budget),

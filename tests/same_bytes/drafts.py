@@ -8,10 +8,10 @@ from typing import Any
 
 from forerun.drafters.method import DraftModel
 from forerun.engine.drafting import Drafting
-from forerun.models.decoder import Decoder
+from forerun.models.base import Target
 from support import scripted_drafters as scripted
+from support.first_layers import first_layers
 from support.scripted_drafters import Texts
-from support.tiny_decoder import truncated
 
 
 class Drafts(enum.Enum):
@@ -36,7 +36,7 @@ class EngineParts:
     drafter: Any = None
 
 
-def parts_of(drafts: Drafts, n: int, target: Decoder, texts: Texts) -> EngineParts:
+def parts_of(drafts: Drafts, n: int, target: Target, texts: Texts) -> EngineParts:
     """``texts``: what plain decoding says, for the scripts that know it."""
     vocab_size = target.traits.vocab_size
     match drafts:
@@ -50,7 +50,7 @@ def parts_of(drafts: Drafts, n: int, target: Decoder, texts: Texts) -> EnginePar
         case Drafts.ITSELF:
             return EngineParts(Drafting("draft_model", n), DraftModel(target))
         case Drafts.FIRST_LAYERS_TREE:
-            shallow = truncated(target, max(2, target.config.num_layers // 5))
+            shallow = first_layers(target, max(2, target.traits.num_layers // 5))
             return EngineParts(Drafting("draft_model", n, is_tree=True), DraftModel(shallow))
         case Drafts.HALF_RIGHT:
             # At N = 15 a coin for each token would accept two at most, nearly always.

@@ -6,10 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import torch
-
-from forerun.models.device import describe_device
 from same_bytes.arm import run_arm
+from same_bytes.machine import machine
 from same_bytes.outcome import Outcome
 from same_bytes.prompts import Prompt
 from same_bytes.report import Report
@@ -64,11 +62,10 @@ class Run:
         return arm.spoken
 
     def _report(self, outcomes: dict[Setting, Outcome]) -> Report:
-        device = describe_device(torch.device("cpu"))
         num_references = len({(setting.numbers, setting.temperature) for setting in self.settings})
         return Report(
             subject=self.subject.identity,
-            machine=f"{device.name}, {device.driver}",
+            machine=machine(),
             num_prompts=len(self.prompts),
             num_prompt_tokens=sum(len(prompt) for prompt in self.prompts),
             num_reference_tokens=num_references * len(self.prompts) * self.num_tokens,

@@ -10,10 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import forerun
-from forerun.models.device import describe_device
+from same_bytes.machine import machine
 from same_bytes.outcome import Outcome
 from same_bytes.prompts import Prompt
 from same_bytes.setting import Setting
@@ -25,8 +23,7 @@ class RunDirectory:
     """One directory per model, prompts, code and machine under ``parent``: whatever could change a bit."""
 
     def __init__(self, parent: Path, subject: Subject, prompts: Sequence[Prompt], num_tokens: int) -> None:
-        device = describe_device(torch.device("cpu"))
-        basis = [subject.identity, prompts, num_tokens, _code(), torch.__version__, device.name, device.driver]
+        basis = [subject.identity, prompts, num_tokens, _code(), machine()]
         key = hashlib.sha256(json.dumps(basis).encode()).hexdigest()[:12]
         self.path = parent / f"{subject.name}-{key}"
         self.path.mkdir(parents=True, exist_ok=True)
@@ -58,7 +55,7 @@ class RunDirectory:
         _write(self._outcome_path(setting), json.dumps(asdict(outcome)).encode())
 
     def _reference_path(self, setting: Setting) -> Path:
-        return self.path / f"reference-{setting.numbers.label}-{setting.temperature:g}.json.gz"
+        return self.path / f"reference-{setting.numbers.label.replace(' ', '-')}-{setting.temperature:g}.json.gz"
 
     def _outcome_path(self, setting: Setting) -> Path:
         return self.path / f"setting-{hashlib.sha256(setting.label.encode()).hexdigest()[:12]}.json"

@@ -10,7 +10,6 @@ import torch
 
 from forerun.conditions import Artifact
 from forerun.models.base import Target
-from forerun.models.decoder import Decoder
 from forerun.models.device import DTYPES
 from forerun.models.loading.load_target import load_target
 from forerun.models.loading.loaded_target import LoadedTarget
@@ -28,7 +27,7 @@ class Subject(ABC):
     records_logits: bool
 
     @abstractmethod
-    def decoder(self, numbers: Numbers) -> Decoder:
+    def model(self, numbers: Numbers) -> Target:
         """The model itself."""
 
     @abstractmethod
@@ -42,7 +41,7 @@ class Subject(ABC):
 
     def target(self, numbers: Numbers) -> Target:
         """What the engine drives."""
-        return self.decoder(numbers)
+        return self.model(numbers)
 
 
 class LoadedSubject(Subject):
@@ -54,10 +53,8 @@ class LoadedSubject(Subject):
         self._source = source
         self.name = Path(source).stem
 
-    def decoder(self, numbers: Numbers) -> Decoder:
-        target = _loaded(self._source, numbers.weights).target
-        assert isinstance(target, Decoder), "the lean decoder; adapted models have tests of their own"
-        return target
+    def model(self, numbers: Numbers) -> Target:
+        return _loaded(self._source, numbers.weights).target
 
     def prompts(self, num_prompts: int) -> list[Prompt]:
         return cut_prompts(shipped_texts(_loaded(self._source, "auto").tokenizer), num_prompts)
@@ -78,12 +75,12 @@ class TinySubject(Subject):
         self._family = family
         self._leak = leak
 
-    def decoder(self, numbers: Numbers) -> Decoder:
+    def model(self, numbers: Numbers) -> Target:
         return faded_target(self._family, DTYPES[numbers.weights])
 
     def target(self, numbers: Numbers) -> Target:
-        decoder = self.decoder(numbers)
-        return decoder if self._leak is None else LeakyTarget(decoder, self._leak)
+        model = self.model(numbers)
+        return model if self._leak is None else LeakyTarget(model, self._leak)
 
     def prompts(self, num_prompts: int) -> list[Prompt]:
         """Patterns of three to nine tokens, repeated: retrieval needs something to find."""
