@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from forerun.backends.own.backend import OwnBackend
 from forerun.drafters.registry import build
 from forerun.engine.drafting import Drafting
 from forerun.engine.engine import Engine
@@ -108,6 +109,18 @@ def test_what_cannot_run_is_refused_by_check():
         backend.check(Drafting("suffix", 7, is_tree=True), "")
     with pytest.raises(ForerunError, match="a drafter among none; found 'gone'"):
         backend.check(Drafting("draft_model", 3), "gone")
+
+
+@pytest.mark.parametrize(("kv_dtype", "named"), [("auto", "float32"), ("bf16", "bfloat16"), ("int8", "int8")])
+def test_every_trial_has_keys_and_values_in_the_backends_number_type(kv_dtype, named):
+    loaded = backend_of(tiny_decoder(2)).loaded
+    backend = OwnBackend(loaded, kv_dtype=kv_dtype)
+    assert backend.conditions(OFF, PARAMS, concurrency=1, drafter="").kv_dtype == named
+    prompts = prompts_of(2, 31)
+    trial = backend.run(prompts, OFF, PARAMS, concurrency=1)
+    engine = Engine(loaded, kv_dtype=kv_dtype)
+    expected = engine.generate([backend.prompt_ids(prompt) for prompt in prompts], PARAMS)
+    assert [record.token_ids for record in trial.requests] == [one.token_ids for one in expected]
 
 
 def test_conditions_name_the_drafter():

@@ -57,6 +57,8 @@ FLAGS: dict[str, tuple[list[object], str]] = {
     "unknown flag": (["--wat"], "--wat"),
     "cut flag": (["--temp", 1], "--temp"),
     "unknown number type": (["--dtype", "float8"], "float8"),
+    "unknown number type of keys": (["--kv-dtype", "int4"], "kv dtype auto, float32, bfloat16, int8; found 'int4'"),
+    "size in words": (["--cache-bytes", "much"], "a size such as 2GiB .*found 'much'"),
     "two prompts": (["--prompt-file", "x"], "--prompt-file"),
 }
 

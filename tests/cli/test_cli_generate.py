@@ -70,6 +70,23 @@ def test_json_is_one_object_on_one_line(generate: Run, tiny: TinyModels) -> None
     assert outcome.err == ""
 
 
+@pytest.mark.parametrize(("flag", "named"), [("auto", "float32"), ("bf16", "bfloat16"), ("int8", "int8")])
+def test_keys_and_values_have_the_number_type_asked_for(generate: Run, flag: str, named: str) -> None:
+    flags = (*SHORT, "--seed", 3, "--dtype", "float32", "--kv-dtype", flag, "--json")
+    plain, drafted = generate(*flags).json, generate(*flags, "--method", "suffix", "-n", 3).json
+    assert plain["conditions"]["kv_dtype"] == named
+    assert plain["token_ids"] == drafted["token_ids"]
+
+
+def test_a_run_keeps_to_the_memory_it_was_given_or_says_what_would_fit(generate: Run) -> None:
+    flags = ("--dtype", "float32", "--prompt", PROMPT, "--max-tokens", 24)
+    refusal = generate(*flags, "--cache-bytes", "8KiB")
+    assert refusal.code == 2 and "which take" in refusal.err and "raise cache_bytes to" in refusal.err
+    enough = refusal.err.split("raise cache_bytes to ")[1].split()[0]
+    assert generate(*flags, "--cache-bytes", enough).code == 0
+    assert generate(*flags, "--cache-bytes", int(enough) - 1).code == 2
+
+
 @pytest.mark.parametrize("temperature", [0, 0.8])
 def test_one_seed_gives_one_text_with_every_method(generate: Run, tiny: TinyModels, temperature: float) -> None:
     flags = (*SHORT, "--json", "--seed", 11, "--temperature", temperature, "--ignore-eos")

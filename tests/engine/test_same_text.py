@@ -47,6 +47,7 @@ AXES: dict[str, Any] = {
     "temperature": [0.0, 0.8],
     "batch": [1, 5],
     "hits_prefixes": [False, True],
+    "kv_dtype": ["auto", "int8", "float32"],
 }
 
 
@@ -60,12 +61,8 @@ def params_of(temperature: float) -> SamplingParams:
 
 
 @cache
-def plain(model: str, temperature: float) -> list[Said]:
-    return say_plainly(target_of(model), PROMPTS, params_of(temperature))
-
-
-def plain_of(model: str, temperature: float, batch: int) -> list[Said]:
-    return plain(model, temperature)[-batch:]
+def plain(model: str, temperature: float, kv_dtype: str = "auto") -> list[Said]:
+    return say_plainly(target_of(model), PROMPTS, params_of(temperature), kv_dtype=kv_dtype)
 
 
 def draft_model_of(kind: str, target: Decoder) -> DraftModel | None:
@@ -88,8 +85,9 @@ def check(row: Row) -> RoundCounts:
         draft_model=draft_model_of(kind, target),
         hits_prefixes=row["hits_prefixes"],
         row_budget=128,  # cuts the prompts of the batch elsewhere than plain decoding does
+        kv_dtype=row["kv_dtype"],
     )
-    assert_same(found, plain_of(row["model"], row["temperature"], row["batch"]))
+    assert_same(found, plain(row["model"], row["temperature"], row["kv_dtype"])[-row["batch"] :])
     return found.counts
 
 
@@ -120,9 +118,17 @@ def test_the_whole_product_says_what_plain_decoding_says(model: str, temperature
 @pytest.mark.parametrize("temperature", AXES["temperature"])
 @pytest.mark.parametrize("model", AXES["model"])
 def test_plain_decoding_does_not_depend_on_neighbours_or_hits(model: str, temperature: float) -> None:
-    for hits_prefixes in (False, True):
-        found = say(target_of(model), PROMPTS, params_of(temperature), hits_prefixes=hits_prefixes, row_budget=23)
-        assert_same(found, plain(model, temperature))
+    for hits_prefixes, kv_dtype in ((False, "auto"), (True, "auto"), (True, "int8")):
+        serving = {"hits_prefixes": hits_prefixes, "kv_dtype": kv_dtype, "row_budget": 23}
+        found = say(target_of(model), PROMPTS, params_of(temperature), **serving)
+        assert_same(found, plain(model, temperature, kv_dtype))
+
+
+@pytest.mark.parametrize("model", ["llama", "llama-bf16"])
+def test_keys_in_int8_are_other_numbers(model: str) -> None:
+    """Else the rows above would prove nothing about them."""
+    for prompt, own, other in zip(PROMPTS, plain(model, 0.0), plain(model, 0.0, "int8"), strict=True):
+        assert not torch.equal(own.recorder.said_after(prompt), other.recorder.said_after(prompt))
 
 
 def test_a_changed_weight_is_noticed() -> None:

@@ -34,6 +34,7 @@ AXES: dict[str, Any] = {
     "temperature": [0.0, 0.8],
     "batch": [1, 5],
     "hits_prefixes": [False, True],
+    "kv_dtype": ["auto", "int8"],
 }
 
 
@@ -47,8 +48,8 @@ def params_of(temperature: float) -> SamplingParams:
 
 
 @cache
-def plain(name: str, temperature: float) -> list[Said]:
-    return say_plainly(target_of(name), PROMPTS, params_of(temperature))
+def plain(name: str, temperature: float, kv_dtype: str) -> list[Said]:
+    return say_plainly(target_of(name), PROMPTS, params_of(temperature), kv_dtype=kv_dtype)
 
 
 def axes_of(name: str) -> dict[str, Any]:
@@ -81,8 +82,9 @@ def check(name: str, row: Row) -> RoundCounts:
         draft_model=draft_model_of(kind, target),
         hits_prefixes=row["hits_prefixes"],
         row_budget=64,
+        kv_dtype=row["kv_dtype"],
     )
-    expected = plain(name, row["temperature"])
+    expected = plain(name, row["temperature"], row["kv_dtype"])
     assert_same(found, expected if row["batch"] == 5 else expected[3:4], bitwise=target.traits.is_bit_exact)
     return found.counts
 

@@ -59,9 +59,11 @@ def say(
     return Said(completions, [prompt for prompt in prompts for _ in range(params.n)], recorder)
 
 
-def say_plainly(model: Target | LoadedTarget, prompts: Sequence[Prompt], params: SamplingParams) -> list[Said]:
+def say_plainly(
+    model: Target | LoadedTarget, prompts: Sequence[Prompt], params: SamplingParams, **engine: Any
+) -> list[Said]:
     """The yardstick: each prompt alone, nothing drafted, nothing shared."""
-    return [say(model, [prompt], params) for prompt in prompts]
+    return [say(model, [prompt], params, **engine) for prompt in prompts]
 
 
 def assert_same(found: Said, plain: Sequence[Said], *, bitwise: bool = True) -> None:

@@ -41,6 +41,13 @@ def test_a_file_and_flags_over_it(tmp_path):
     assert plan.drafters[0].target == "a"
 
 
+def test_a_plan_names_the_number_type_of_keys_and_a_flag_stands_over_it(tmp_path):
+    assert read_plan().kv_dtype == "auto"
+    assert plan_of(tmp_path, "kv_dtype = 'bf16'").kv_dtype == "bfloat16"
+    assert plan_of(tmp_path, "kv_dtype = 'bf16'", kv_dtype="int8").kv_dtype == "int8"
+    assert plan_of(tmp_path, "", kv_dtype="int8").hash != read_plan().hash
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [
@@ -52,6 +59,8 @@ def test_a_file_and_flags_over_it(tmp_path):
         ("temperatures = [-1.0]", r"temperatures\.0.*-1\.0"),
         ("temperatures = [nan]", "temperatures"),
         ("concurrency = []", "concurrency"),
+        ("kv_dtype = 'int4'", r"kv_dtype.*found 'int4'"),
+        ("kv_dtype = 8", r"kv_dtype.*found 8"),
         ("max_tokens = 'many'", "max_tokens.*'many'"),
         ("min_pairs = 5", "min_pairs.*found 5"),
         ("min_pairs = 20\nmax_pairs = 10", r"max_pairs \(10\) must be at least"),

@@ -36,6 +36,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="a line per round: tokens followed by · were accepted, those by × rejected; last, the target's own",
     )
+    parser.add_argument(
+        "--cache-bytes", metavar="SIZE", help="memory for keys and values, such as 2GiB (default: what the run takes)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     add_model_flags(parser)
     add_drafting_flags(parser)
@@ -48,12 +51,16 @@ def run(args: argparse.Namespace) -> int:
     drafting = drafting_of(args)
     text = _read_prompt(args)
 
+    from forerun.cache.byte_size import read_bytes
     from forerun.cli.progress import load_with_progress
     from forerun.cli.terminal import Terminal
     from forerun.conditions import NO_ARTIFACT
     from forerun.engine.describe import conditions_of
     from forerun.engine.engine import Engine
+    from forerun.models.device import choose_kv_dtype
 
+    cache_bytes = None if args.cache_bytes is None else read_bytes(args.cache_bytes)
+    choose_kv_dtype(args.kv_dtype)
     loaded = load_with_progress(args.model, dtype=args.dtype, device=args.device)
     drafter = None
     if args.draft_model:
@@ -61,7 +68,14 @@ def run(args: argparse.Namespace) -> int:
     prompt = _prompt_ids(loaded.tokenizer, text, is_chat=args.chat)
     # The engine cuts an output where the context ends, so more room than that is never used.
     longest = min(len(prompt) + params.max_tokens, loaded.target.traits.max_context) + drafting.max_rows + 32
-    engine = Engine(loaded, drafting, draft_model=drafter, cache_tokens=longest * params.n)
+    engine = Engine(
+        loaded,
+        drafting,
+        draft_model=drafter,
+        cache_tokens=None if cache_bytes else longest * params.n,
+        cache_bytes=cache_bytes,
+        kv_dtype=args.kv_dtype,
+    )
     if args.json:
         artifact = drafter.artifact if drafter else NO_ARTIFACT
         started = conditions_of(engine, params, loaded.artifact, artifact, concurrency=1)

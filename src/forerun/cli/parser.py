@@ -43,7 +43,18 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         help="directory, GGUF file, catalogue name or hub:ORG/NAME (default: %(default)s)",
     )
     parser.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16"), help="arithmetic (auto)")
+    add_kv_flag(parser, default="auto")
     parser.add_argument("--device", default="auto", help="cuda, mps, cpu or auto")
+
+
+def add_kv_flag(parser: argparse.ArgumentParser, default: str | None) -> None:
+    """The number type of keys and values."""
+    parser.add_argument(
+        "--kv-dtype",
+        default=default,
+        metavar="TYPE",
+        help="keys and values in float32, bfloat16 or int8; auto is the model's own (default), int8 is lossy",
+    )
 
 
 def add_drafting_flags(parser: argparse.ArgumentParser) -> None:

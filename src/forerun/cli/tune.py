@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forerun.cli.parser import add_kv_flag
 from forerun.errors import ForerunError
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--past-end", action="store_true", help="generate past the natural end, and label it")
     parser.add_argument("--run-code", action="store_true", help="let checkers run code that the model wrote")
     parser.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16"), help="arithmetic (auto)")
+    add_kv_flag(parser, default=None)
     parser.add_argument("--device", default="auto", help="cuda, mps, cpu or auto")
 
 
@@ -170,6 +172,7 @@ def _plan_flags(args: argparse.Namespace) -> dict[str, object]:
         "time_budget": args.time_budget,
         "quick": args.quick or None,
         "is_past_end": args.past_end or None,
+        "kv_dtype": args.kv_dtype,
     }
     if args.quick and args.time_budget is None:
         flags["time_budget"] = QUICK_BUDGET
@@ -210,7 +213,7 @@ def _backends(plan: Plan, args: argparse.Namespace) -> dict[str, OwnBackend]:
     backends = {}
     for target in plan.targets:
         ours = {one.artifact: drafters[one.artifact] for one in plan.drafters if one.target in (None, target)}
-        backends[target] = OwnBackend(load(target), ours)
+        backends[target] = OwnBackend(load(target), ours, kv_dtype=plan.kv_dtype)
     return backends
 
 

@@ -7,7 +7,7 @@ import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -58,7 +58,7 @@ class Plan(PlanPart):
 
     ``methods`` and ``workloads`` None: all there are. ``warm_corpus`` names the prompts that fill a shared corpus
     before every trial (None: cold). ``prompts`` is a file of one's own traffic. ``time_budget`` is in seconds.
-    ``is_past_end``: generate past the natural end, and label it.
+    ``is_past_end``: generate past the natural end, and label it. ``kv_dtype`` is the number type of keys and values.
     """
 
     targets: Names = ("smollm2-135m",)
@@ -81,6 +81,12 @@ class Plan(PlanPart):
     warm_corpus: str | None = None
     time_budget: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     is_past_end: bool = False
+    kv_dtype: Literal["auto", "float32", "bfloat16", "int8"] = "auto"
+
+    @field_validator("kv_dtype", mode="before")
+    @classmethod
+    def _short_names_stand_for_number_types(cls, value: Any) -> Any:
+        return {"fp32": "float32", "bf16": "bfloat16"}.get(value, value) if isinstance(value, str) else value
 
     @field_validator("methods", mode="before")
     @classmethod

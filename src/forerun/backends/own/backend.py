@@ -39,12 +39,18 @@ class _InFlight:
 
 
 class OwnBackend(Backend):
-    """Runs trials in this process. ``drafters`` are second models by name, loaded once."""
+    """Runs trials in this process. ``drafters`` are second models by name, loaded once.
+
+    Every trial and every probed pass has keys and values in ``kv_dtype``, as ``Engine`` takes it.
+    """
 
     name = "forerun"
 
-    def __init__(self, loaded: LoadedTarget, drafters: Mapping[str, LoadedTarget] | None = None) -> None:
+    def __init__(
+        self, loaded: LoadedTarget, drafters: Mapping[str, LoadedTarget] | None = None, *, kv_dtype: str = "auto"
+    ) -> None:
         self.loaded = loaded
+        self.kv_dtype = kv_dtype
         self._artifacts = {name: drafter.artifact for name, drafter in (drafters or {}).items()}
         self._drafters = {
             name: DraftModel(drafter.target, drafter.tokenizer) for name, drafter in (drafters or {}).items()
@@ -112,6 +118,7 @@ class OwnBackend(Backend):
             drafting,
             draft_model=self._drafter(drafter),
             cache_tokens=room * concurrency,
+            kv_dtype=self.kv_dtype,
             block_size=BLOCK_SIZE,
             row_budget=max(MIN_ROW_BUDGET, concurrency * (1 + num_replayed + drafting.max_rows)),
             reuses_prefixes=False,
