@@ -19,7 +19,7 @@ from forerun.drafters.registry import build, find_method
 from forerun.engine.drafting import Drafting
 from forerun.models.base import TargetTraits
 from forerun.sampling.params import SamplingParams
-from forerun.sweep.forecast import PREFILL_ROWS, recording_of
+from forerun.sweep.forecast import recording_of
 from forerun.sweep.load_guard import LoadSample
 from forerun.sweep.oracle import verify_against
 from forerun.types import Draft, RoundCounts, Timings, Weights
@@ -27,6 +27,7 @@ from forerun.workloads.prompt import Prompt
 
 VOCAB = 50_000
 PROMPT_LENGTH = 40
+PREFILL_ROWS = 64
 # Bookkeeping of a prompt's pass, inside its time.
 PREFILL_OVERHEAD = 0.01
 
@@ -52,11 +53,15 @@ class Machine:
 
 @dataclass(frozen=True)
 class Economics:
-    """What things cost in seconds, and how often a serial drafter is right at a position (0-based) of its draft."""
+    """What things cost in seconds, and how often a serial drafter is right at a position (0-based) of its draft.
+
+    ``start`` is what a method does with a prompt of so many tokens, once a request.
+    """
 
     c: Callable[[int, int, float], float] = lambda rows, sequences, context: 0.03
     d: Callable[[str, int, int], float] = lambda method, n, sequences: 0.0
     acceptance: Callable[[str, int], float] = lambda workload, position: 0.0
+    start: Callable[[str, int], float] = lambda method, num_tokens: 0.0
     noise: float = 0.01
     overhead: float = 0.0005
 
@@ -142,8 +147,10 @@ class FakeBackend(Backend):
         return TrialRecord(tuple(request.record() for request in everything), self.machine.now - start, 10**9)
 
     def _prefill(self, request: _Request) -> float:
-        slices = -(-len(request.ids) // PREFILL_ROWS)
-        return slices * self.economics.c(PREFILL_ROWS, 1, len(request.ids) / 2)
+        length = len(request.ids)
+        slices = (self.economics.c(min(PREFILL_ROWS, length - at), 1, at) for at in range(0, length, PREFILL_ROWS))
+        method = request.drafting.method
+        return sum(slices) + (self.economics.start(method, length) if method != "off" else 0.0)
 
     def _round(self, running: Sequence[_Request], drafting: Drafting, factor: float) -> None:
         drafted = [next(request.rounds) for request in running]
@@ -239,16 +246,29 @@ class FakeProbe(CostProbe):
 
     def __init__(self, backend: FakeBackend) -> None:
         self.traits = TargetTraits("simulated", "simulated", 1, 4, VOCAB, 2048, (VOCAB - 1,), False, True)
+        self.prefill_rows = PREFILL_ROWS
         self._backend = backend
 
     def run_pass(self, rows: int, sequences: int, context: int) -> None:
         self._backend._spend(self._backend.economics.c(rows, sequences, context))
+
+    def run_slice(self, rows: int, context: int) -> None:
+        self._backend._spend(self._backend.economics.c(rows, 1, context))
 
     def draft_runner(
         self, drafting: Drafting, params: SamplingParams, drafter: str, text: Sequence[int]
     ) -> Callable[[int, int], None]:
         def run(n: int, sequences: int) -> None:
             self._backend._spend(self._backend.economics.d(drafting.method, n, sequences))
+
+        return run
+
+    def start_runner(
+        self, drafting: Drafting, params: SamplingParams, drafter: str, text: Sequence[int]
+    ) -> Callable[[int], None]:
+        def run(num_tokens: int) -> None:
+            economics = self._backend.economics
+            self._backend._spend(economics.start(drafting.method, num_tokens) + economics.d(drafting.method, 1, 1))
 
         return run
 

@@ -60,7 +60,7 @@ def tune(
     warm_corpus: dict[str, list[list[int]]] | None = None,
     progress: Listener | None = None,
 ) -> TuneResult:
-    """Runs or resumes the plan in ``path`` and ends the run."""
+    """Runs or resumes the plan in ``path``; the run ends unless it was out of time."""
     by_target = {"t": backends} if isinstance(backends, FakeBackend) else backends
     machine: Machine = next(iter(by_target.values())).machine
     path.mkdir(exist_ok=True)
@@ -77,5 +77,6 @@ def tune(
             warm_corpus or {},
             sample_load=machine.sample,
         ).tune()
-        run.finish(result)
+        if result.is_finished:
+            run.finish(result)
     return result

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forerun.engine.costs.interpolation import Line, never_falling
 from forerun.sweep.cells import Candidate
 from forerun.sweep.cost_measuring import measure_draft, measure_target, rows_needed
 from forerun.sweep.cost_model import (
@@ -13,7 +14,6 @@ from forerun.sweep.cost_model import (
     break_even_acceptance,
     expected_tokens_per_round,
 )
-from forerun.sweep.interpolation import Line, never_falling
 from forerun.sweep.results import CostPoint, DraftCostPoint, DraftCostTable, TargetCostTable
 from forerun.types import PositionCounts, RoundCounts
 

@@ -49,19 +49,39 @@ class TrialRecord:
 
 
 class CostProbe(ABC):
-    """Runs single passes and drafts, for C and D. Engines that can't be opened have none."""
+    """Runs single passes and drafts, for C and D. Engines that can't be opened have none.
+
+    ``prefill_rows``: rows of a slice, as this engine cuts a prompt.
+    """
 
     traits: TargetTraits
+    prefill_rows: int
 
     @abstractmethod
     def run_pass(self, rows: int, sequences: int, context: int) -> None:
-        """One target pass of ``rows`` rows in all over ``sequences`` sequences of ``context`` tokens each."""
+        """One target pass of ``rows`` rows in all over ``sequences`` sequences of ``context`` tokens each.
+
+        A verify pass: the logits of every row are computed.
+        """
+
+    @abstractmethod
+    def run_slice(self, rows: int, context: int) -> None:
+        """One slice of prefill: ``rows`` rows behind ``context`` tokens of one sequence, logits of the last alone."""
 
     @abstractmethod
     def draft_runner(
         self, drafting: Drafting, params: SamplingParams, drafter: str, text: Sequence[int]
     ) -> Callable[[int, int], None]:
         """A function (N, sequences) that drafts once for so many requests whose text so far is ``text``."""
+
+    @abstractmethod
+    def start_runner(
+        self, drafting: Drafting, params: SamplingParams, drafter: str, text: Sequence[int]
+    ) -> Callable[[int], None]:
+        """A function (tokens) that starts a new request over the first so many of ``text`` and drafts one token.
+
+        What a drafter does with a prompt, once a request: it reads it, indexes it, or runs a second model over it.
+        """
 
 
 class Backend(ABC):

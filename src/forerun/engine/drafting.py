@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from forerun.drafters.base import DraftLimit
+from forerun.drafters.registry import METHODS
 from forerun.errors import ForerunError
 
 DEFAULT_TREE_ROWS_PER_TOKEN = 2
@@ -49,3 +50,11 @@ class Drafting:
         num_tokens = max(0, min(self.num_speculative_tokens, num_tokens_left - 1, num_rows_left))
         num_rows = min(self.max_rows, num_rows_left) if num_tokens else 0
         return DraftLimit(num_tokens, num_rows if self.is_tree else num_tokens, self.is_tree)
+
+
+def most_draft_rows() -> int:
+    """Rows of the largest draft that any method makes of one request, trees of the default size included."""
+    infos = [method.info for method in METHODS.values()]
+    return max(
+        info.max_num_speculative_tokens * (DEFAULT_TREE_ROWS_PER_TOKEN if info.has_trees else 1) for info in infos
+    )

@@ -15,6 +15,7 @@ from forerun.drafters.registry import build, check_num_speculative_tokens, find_
 from forerun.engine.drafting import Drafting
 from forerun.engine.request import Completion, FinishReason, Request
 from forerun.engine.round import RoundEvent, RoundRunner
+from forerun.engine.row_limits import RowLimits
 from forerun.engine.scheduler import Scheduler
 from forerun.engine.stopping import TextWatcher
 from forerun.errors import ForerunError
@@ -26,6 +27,7 @@ from forerun.models.tokenizer import Tokenizer
 from forerun.sampling.keyed_sampler import KeyedSampler
 from forerun.sampling.noise import random_seed
 from forerun.sampling.params import SamplingParams
+from forerun.types import Weights
 
 DEFAULT_ROW_BUDGET = 256
 
@@ -35,11 +37,13 @@ Prompt = str | Sequence[int]
 class Engine:
     """Serves requests over one target with one way of drafting.
 
-    ``model`` is a path, a hub or catalogue name, or a target that is already loaded. ``drafter`` overrides the method's
+    ``model`` is a path, a hub or catalog name, or a target that is already loaded. ``drafter`` overrides the method's
     own construction (tests, trained heads). ``kv_dtype`` (auto, float32, bfloat16, int8) is the number
     type of keys and values, auto that of each model. ``cache_tokens`` or ``cache_bytes`` bounds them for all requests
     together, a draft model's included,
-    ``row_budget`` the rows of one pass. With ``reuses_prefixes`` published prompt blocks are shared between requests.
+    ``row_budget`` the rows of one pass, ``prefill_rows`` those of them that read prompts (default: what decoding
+    leaves); ``limits`` choose within both by what passes cost. With ``reuses_prefixes`` published prompt blocks are
+    shared between requests.
     Raises ``ForerunError`` for whatever can't be loaded, drafted or fitted.
     """
 
@@ -56,6 +60,8 @@ class Engine:
         block_size: int = 16,
         row_budget: int = DEFAULT_ROW_BUDGET,
         reuses_prefixes: bool = True,
+        prefill_rows: int | None = None,
+        limits: RowLimits | None = None,
     ) -> None:
         loaded = load_target(model) if isinstance(model, str | Path) else model
         self.target: Target = loaded if isinstance(loaded, Target) else loaded.target
@@ -63,6 +69,10 @@ class Engine:
         self.drafting = drafting or Drafting()
         self.reuses_prefixes = reuses_prefixes
         self.row_budget = row_budget
+        self.prefill_rows = row_budget if prefill_rows is None else prefill_rows
+        self.limits = limits
+        if self.prefill_rows < 1:
+            raise ForerunError("prefill_rows of 1 or more", f"{prefill_rows}", "raise it, or leave it out")
         if row_budget < 1 + self.drafting.max_rows:
             raise ForerunError(
                 f"a row budget of at least {1 + self.drafting.max_rows} (one anchor and its draft)",
@@ -95,9 +105,15 @@ class Engine:
         self.drafter = drafter
         self.cache = PagedCache(self.target, self.pool_plan.num_blocks, block_size, kv_dtype=self.pool_plan.kv_dtype)
         self.scheduler = Scheduler(
-            self.cache, self.drafting, row_budget, is_recurrent=self.target.traits.has_recurrent_state
+            self.cache,
+            self.drafting,
+            row_budget,
+            is_recurrent=self.target.traits.has_recurrent_state,
+            prefill_rows=self.prefill_rows,
+            limits=limits,
+            has_free_drafts=self.drafter.info.weights is Weights.NONE,
         )
-        self._runner = RoundRunner(self.target, self.cache, self.drafter, publishes_prefixes=reuses_prefixes)
+        self._runner = RoundRunner(self.target, self.cache, self.drafter, reuses_prefixes, limits)
         self._next_id = 0
         self._streamed: dict[int, deque[RoundEvent]] = {}
 

@@ -19,7 +19,9 @@ from forerun.cache.sequence import Window
 from forerun.drafters.base import Drafter
 from forerun.engine.layout import Layout, Part, lay_out
 from forerun.engine.request import Request
+from forerun.engine.row_limits import RowLimits
 from forerun.engine.scheduler import Work
+from forerun.engine.trimming import trimmed
 from forerun.models.base import PassOutput, Target
 from forerun.sampling.keyed_sampler import argmax_lowest
 from forerun.types import Draft, Features, RoundCounts, Timings
@@ -68,11 +70,12 @@ class RoundRunner:
     cache: PagedCache
     drafter: Drafter[Any]
     publishes_prefixes: bool = True
+    limits: RowLimits | None = None
 
     def run(self, works: Sequence[Work]) -> list[RoundEvent]:
         """One round over a batch with ragged acceptance; finished requests are marked, not removed."""
         watch = Stopwatch()
-        drafts = self._propose(works)
+        drafts = trimmed(works, self._propose(works), self.limits)
         watch.lap("draft")
         windows = [
             self.cache.open_window(_sequence(work.request), work.num_committed + len(draft))

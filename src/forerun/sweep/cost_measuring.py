@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from forerun.engine.costs.timing import Clock, time_in_turns
 from forerun.sweep.results import CostPoint, DraftCostPoint
 from forerun.sweep.statistics import median
-
-Clock = Callable[[], float]
 
 
 def rows_needed(lengths: Iterable[int], concurrencies: Iterable[int]) -> list[tuple[int, int]]:
@@ -26,7 +25,7 @@ def measure_target(
     clock: Clock = time.perf_counter,
 ) -> tuple[CostPoint, ...]:
     """Median seconds per (rows, sequences, context). Points take turns, so that a slow spell hits all of them."""
-    times = _in_turns([partial(run_pass, *point) for point in grid], num_repeats, clock)
+    times = time_in_turns([partial(run_pass, *point) for point in grid], num_repeats, clock)
     return tuple(CostPoint(*point, median(seconds)) for point, seconds in zip(grid, times, strict=True))
 
 
@@ -38,17 +37,31 @@ def measure_draft(
     clock: Clock = time.perf_counter,
 ) -> tuple[DraftCostPoint, ...]:
     """Median seconds per (N, sequences), points in turns."""
-    times = _in_turns([partial(run_draft, *point) for point in grid], num_repeats, clock)
+    times = time_in_turns([partial(run_draft, *point) for point in grid], num_repeats, clock)
     return tuple(DraftCostPoint(*point, median(seconds)) for point, seconds in zip(grid, times, strict=True))
 
 
-def _in_turns(runs: Sequence[Callable[[], None]], num_repeats: int, clock: Clock) -> list[list[float]]:
-    """Seconds of each run, ``num_repeats`` times after one warm-up turn that is not counted."""
-    times: list[list[float]] = [[] for _ in runs]
-    for turn in range(num_repeats + 1):
-        for run, seconds in zip(runs, times, strict=True):
-            start = clock()
-            run()
-            if turn:
-                seconds.append(clock() - start)
-    return times
+def measure_slices(
+    run_slice: Callable[[int, int], None],
+    rows: Sequence[int],
+    contexts: Sequence[int],
+    *,
+    num_repeats: int = 2,
+    clock: Clock = time.perf_counter,
+) -> tuple[CostPoint, ...]:
+    """Median seconds per slice of prefill; rows behind one context take turns. Slices are long, so two tries do."""
+    found: list[CostPoint] = []
+    for context in contexts:
+        times = time_in_turns([partial(run_slice, count, context) for count in rows], num_repeats, clock)
+        found += [CostPoint(count, 1, context, median(seconds)) for count, seconds in zip(rows, times, strict=True)]
+    return tuple(found)
+
+
+def measure_start(
+    run_start: Callable[[int], None], num_tokens: int, *, num_repeats: int = 2, clock: Clock = time.perf_counter
+) -> float:
+    """Seconds per token of a prompt that a drafter takes before its first draft; the draft itself is taken off."""
+    if num_tokens < 2:
+        return 0.0
+    short, long = time_in_turns([partial(run_start, 1), partial(run_start, num_tokens)], num_repeats, clock)
+    return max(0.0, median(long) - median(short)) / (num_tokens - 1)

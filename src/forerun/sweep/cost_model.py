@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from forerun import ratios
-from forerun.sweep.interpolation import Estimate, Line, between
+from forerun.engine.costs.interpolation import Estimate, Line, between
 from forerun.sweep.results import DraftCostTable, TargetCostTable
 from forerun.types import RoundCounts
 
@@ -27,6 +27,10 @@ class TargetCost:
         for point in table.points:
             rows[point.sequences, point.context].append((point.rows, point.seconds))
         self._lines = {key: Line.through(points) for key, points in rows.items()}
+        slices: dict[int, list[tuple[float, float]]] = defaultdict(list)
+        for point in table.slices:
+            slices[point.context].append((point.rows, point.seconds))
+        self._slices = {context: Line.through(points) for context, points in slices.items()}
 
     @property
     def overhead(self) -> float:
@@ -42,6 +46,14 @@ class TargetCost:
             ]
             by_sequences.append((float(count), between(by_context, context)))
         return between(by_sequences, sequences)
+
+    def prefill_seconds(self, num_tokens: int) -> float:
+        """Seconds to read a prompt, slice by slice as the engine does."""
+        size = self.table.prefill_rows
+        return sum(self._slice(min(size, num_tokens - start), start) for start in range(0, num_tokens, size))
+
+    def _slice(self, rows: int, context: int) -> float:
+        return between([(float(length), line.at(rows)) for length, line in self._slices.items()], context).seconds
 
 
 class DraftCost:
@@ -60,6 +72,10 @@ class DraftCost:
         """Seconds for the whole batch."""
         lines = [(float(size), line.at(num_speculative_tokens)) for size, line in self._lines.items()]
         return between(lines, sequences)
+
+    def start_seconds(self, num_tokens: int) -> float:
+        """Seconds that a request's drafter takes with a prompt, once."""
+        return self.table.start_per_token * num_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +115,13 @@ class CostModel:
         context: float,
         *,
         prefill_seconds: float = 0.0,
+        start_seconds: float = 0.0,
     ) -> Prediction | None:
         """Expected speed-up from the counts of a replay or a run; ``None`` if it had no round.
 
         A round costs a pass over the rows it really drafted, the mean over the rounds. ``prefill_seconds`` is what
-        both sides spend, over all of the counts' requests, before their first round.
+        both sides spend, over all of the counts' requests, before their first round; ``start_seconds`` what the drafter
+        spends besides.
         """
         tokens = ratios.tokens_per_round(counts)
         if tokens is None:
@@ -114,8 +132,9 @@ class CostModel:
         verify = self.target.at(sequences * (num_speculative_tokens + 1), sequences, context)
         draft = self.draft.at(num_speculative_tokens, sequences)
         prefill = prefill_seconds * sequences / plain.seconds
+        start = start_seconds * sequences / plain.seconds
         return Prediction(
-            (counts.emitted + prefill) / (counts.rounds * steps + prefill),
+            (counts.emitted + prefill) / (counts.rounds * steps + prefill + start),
             tokens,
             full.seconds,
             break_even_acceptance(full.seconds, num_speculative_tokens),

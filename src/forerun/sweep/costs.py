@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from forerun.backends.base import Backend, CostProbe, RequestRecord
+from forerun.engine.costs.timing import Clock
 from forerun.sampling.params import SamplingParams
 from forerun.sweep.cells import OFF, Candidate, Cell
-from forerun.sweep.cost_measuring import Clock, measure_draft, measure_target, rows_needed
-from forerun.sweep.forecast import PREFILL_ROWS
+from forerun.sweep.cost_measuring import measure_draft, measure_slices, measure_start, measure_target, rows_needed
 from forerun.sweep.results import CostPoint, DraftCostTable, TargetCostTable
 from forerun.sweep.trial import drafting_of
 from forerun.workloads.prompt import Prompt
 
 NUM_REPEATS = 4
+# Rows of the slices that are timed, besides the engine's own: prompts and their ends are shorter.
+SLICE_ROWS = (16, 64)
 
 
 def measure_c(
@@ -27,44 +29,53 @@ def measure_c(
     *,
     clock: Clock = time.perf_counter,
 ) -> TargetCostTable:
-    """C on the rows that the cells' rounds take, and on a slice of prefill, over a few context lengths.
+    """C on the rows that the cells' rounds take, and of slices of prefill, over a few context lengths.
 
     Points that share sequences and context take turns with each other alone: a probe sets such a bed up in the
     warm-up turn, which isn't timed, and a round is only ever compared with a plain step in the same bed.
     """
     lengths = {drafting_of(cell.candidate).max_rows for cell in cells}
-    points = {*rows_needed(lengths, {cell.concurrency for cell in cells}), (PREFILL_ROWS, 1)}
+    points = rows_needed(lengths, {cell.concurrency for cell in cells})
     measured: list[CostPoint] = []
     for sequences in sorted({sequences for _, sequences in points}):
         rows = sorted(rows for rows, size in points if size == sequences)
         for context in contexts:
             grid = [(count, sequences, context) for count in rows]
             measured += measure_target(probe.run_pass, grid, num_repeats=NUM_REPEATS, clock=clock)
-    return TargetCostTable(target, tuple(measured), overhead)
+    room = probe.traits.max_context
+    largest = min(probe.prefill_rows, room)
+    rows = sorted({*(count for count in SLICE_ROWS if count < largest), largest})
+    slices = measure_slices(probe.run_slice, rows, sorted({0, min(max(contexts), room - largest)}), clock=clock)
+    return TargetCostTable(target, tuple(measured), overhead, slices, largest)
 
 
-def measure_d(
-    probe: CostProbe,
-    target: str,
-    cells: Sequence[Cell],
-    params: SamplingParams,
-    text: Sequence[int],
-    *,
-    clock: Clock = time.perf_counter,
-) -> list[DraftCostTable]:
-    """D of each family over its grid of N, drafting behind ``text``."""
+def families_of(cells: Sequence[Cell]) -> dict[Candidate, list[int]]:
+    """Every family of candidates with its N, ascending, in the order of the cells."""
     lengths: dict[Candidate, set[int]] = {}
     for cell in cells:
         family = cell.candidate.family
         assert family is not None, "off is the other side of every cell"
         lengths.setdefault(family, set()).add(cell.candidate.num_speculative_tokens)
-    sizes = sorted({cell.concurrency for cell in cells})
-    tables = []
-    for family, grid in lengths.items():
-        run: Callable[[int, int], None] = probe.draft_runner(drafting_of(family), params, family.drafter, text)
-        points = [(n, size) for n in sorted(grid) for size in sizes]
-        tables.append(DraftCostTable(target, family, measure_draft(run, points, num_repeats=NUM_REPEATS, clock=clock)))
-    return tables
+    return {family: sorted(found) for family, found in lengths.items()}
+
+
+def measure_d(
+    probe: CostProbe,
+    target: str,
+    family: Candidate,
+    grid: Sequence[tuple[int, int]],
+    params: SamplingParams,
+    text: Sequence[int],
+    *,
+    clock: Clock = time.perf_counter,
+) -> DraftCostTable:
+    """D of one family over (N, sequences), and what it does once with a prompt, drafting behind ``text``."""
+    drafting = drafting_of(family)
+    drafts = measure_draft(
+        probe.draft_runner(drafting, params, family.drafter, text), grid, num_repeats=NUM_REPEATS, clock=clock
+    )
+    start = probe.start_runner(drafting, params, family.drafter, text)
+    return DraftCostTable(target, family, drafts, measure_start(start, len(text), clock=clock))
 
 
 def measure_overhead(backend: Backend, prompt: Prompt, candidate: Candidate, params: SamplingParams) -> float:

@@ -27,7 +27,6 @@ from forerun.workloads.prompt import Prompt
 
 # Requests run together while texts are recorded: the contract gives the same text, only sooner.
 RECORDING_CONCURRENCY = 8
-PREFILL_ROWS = 64
 
 
 def record_texts(
@@ -137,14 +136,9 @@ class Forecaster:
             cell.candidate.num_speculative_tokens,
             cell.concurrency,
             sum(lengths) / len(lengths),
-            prefill_seconds=sum(prefill_seconds(self.target_cost, len(one.prompt)) for one in recordings),
+            prefill_seconds=sum(self.target_cost.prefill_seconds(len(one.prompt)) for one in recordings),
+            start_seconds=sum(model.draft.start_seconds(len(one.prompt)) for one in recordings),
         )
-
-
-def prefill_seconds(cost: TargetCost, num_tokens: int) -> float:
-    """Time to read a prompt, in slices of ``PREFILL_ROWS``."""
-    slices = -(-num_tokens // PREFILL_ROWS)
-    return slices * cost.at(PREFILL_ROWS, 1, num_tokens / 2).seconds
 
 
 def shortened(counts: RoundCounts, num_speculative_tokens: int) -> RoundCounts:

@@ -1,6 +1,6 @@
 """Everything a sweep settles for a target before the first pair: output length, C and D, forecasts, what to measure.
 
-It is one value, kept as a note of the run: a resumed run measures what the first one decided.
+Each of its parts is kept with the run as it ends: a resumed run goes on from there, and measures what was decided.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from forerun.backends.base import Backend, CostProbe
 from forerun.drafters.registry import find_method
 from forerun.sampling.params import SamplingParams
 from forerun.sweep.cells import Candidate, Cell, Setting
 from forerun.sweep.cost_model import DraftCost, Prediction, TargetCost
-from forerun.sweep.costs import measure_c, measure_d, measure_overhead, most_rows
+from forerun.sweep.costs import families_of, measure_c, measure_d, measure_overhead, most_rows
 from forerun.sweep.curve import PREDICTION_TOLERANCE
-from forerun.sweep.forecast import PREFILL_ROWS, RECORDING_CONCURRENCY, Forecaster, prefill_seconds, record_texts
+from forerun.sweep.forecast import RECORDING_CONCURRENCY, Forecaster, record_texts
+from forerun.sweep.parts import Parts
 from forerun.sweep.plan import Plan
 from forerun.sweep.progress import Deadline, Progress
 from forerun.sweep.results import DraftCostTable, TargetCostTable
@@ -77,12 +79,16 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """What was settled for one target. Without a probe there are no costs and no predictions."""
+    """What was settled for one target. Without a probe there are no costs and no predictions.
+
+    ``unrecorded`` are the workloads and temperatures whose plain texts had no time.
+    """
 
     max_tokens: int
     target_cost: TargetCostTable | None
     draft_costs: tuple[DraftCostTable, ...]
     forecasts: tuple[Forecast, ...]
+    unrecorded: frozenset[tuple[str, float]] = frozenset()
 
     @property
     def predictions(self) -> dict[Cell, Prediction]:
@@ -122,6 +128,14 @@ def sampling_of(plan: Plan, temperature: float, max_tokens: int, turn: int = 0) 
     )
 
 
+@dataclass(frozen=True, slots=True)
+class SettingForecast:
+    """What replays over the texts of one workload and temperature promise, and whom the engine refused."""
+
+    predictions: tuple[tuple[Cell, Prediction], ...]
+    refusals: tuple[tuple[Cell, str], ...]
+
+
 def prepare(
     plan: Plan,
     backend: Backend,
@@ -130,44 +144,74 @@ def prepare(
     warm_corpus: Sequence[Sequence[int]],
     deadline: Deadline,
     progress: Progress,
+    parts: Parts,
 ) -> Preparation:
-    """Settles one target. Engines without a probe are measured blind, every cell."""
+    """Settles one target, part by part. Engines without a probe are measured blind, every cell."""
     probe = backend.probe
     if probe is None:
         return Preparation(plan.max_tokens, None, (), tuple(Forecast(cell, None, Role.PICK) for cell in cells))
     progress.stage("timing passes and drafts")
     controls = {name for name, material in materials.items() if material.workload.is_control}
-    params = sampling_of(plan, 0.0, PROBE_TOKENS)
-    first = next(iter(materials.values())).choose[0]
-    # A round without a draft has no overhead to speak of, and on the control class drafts are found.
-    drafted = materials[min(controls)].choose[0] if controls else first
-    overhead = measure_overhead(backend, drafted, most_rows(cells), params)
     lengths = sorted(len(backend.prompt_ids(p)) for material in materials.values() for p in material.choose)
-    contexts = _contexts(lengths, plan.max_tokens, probe.traits.max_context)
-    target, clock = cells[0].target, deadline.clock
-    target_cost = measure_c(probe, target, cells, contexts, overhead, clock=clock)
-    draft_costs = tuple(measure_d(probe, target, cells, params, backend.prompt_ids(first), clock=clock))
+    target_cost, draft_costs = _costs(plan, backend, probe, cells, materials, lengths, deadline, parts)
     max_tokens = plan.max_tokens
     if plan.quick:
-        max_tokens = _fitting_length(plan, TargetCost(target_cost), cells, lengths, deadline)
+        fitting = partial(_fitting_length, plan, TargetCost(target_cost), cells, lengths, deadline)
+        max_tokens = parts.get("output length", int, fitting)
     settled = Preparation(max_tokens, target_cost, draft_costs, ())
     forecaster = settled.forecaster(backend, warm_corpus)
     assert forecaster is not None, "costs were just measured"
-    predictions = _predict(plan, backend, probe, forecaster, cells, materials, max_tokens, progress, deadline)
+    found = _predict(plan, backend, probe, forecaster, cells, materials, max_tokens, progress, deadline, parts)
+    predictions = dict(pair for one in found.values() for pair in one.predictions)
+    refusals = dict(pair for one in found.values() for pair in one.refusals)
     seen = {cell.setting for cell in predictions}
-    willing = [cell for cell in cells if cell not in forecaster.refusals and (cell.setting in seen or not plan.quick)]
+    willing = [cell for cell in cells if cell not in refusals and (cell.setting in seen or not plan.quick)]
     roles = select(willing, predictions, controls) if plan.quick else dict.fromkeys(willing, Role.PICK)
     forecasts = tuple(
-        Forecast(cell, predictions.get(cell), roles.get(cell, Role.PASSED_OVER), forecaster.refusals.get(cell, ""))
+        Forecast(cell, predictions.get(cell), roles.get(cell, Role.PASSED_OVER), refusals.get(cell, ""))
         for cell in cells
     )
-    return Preparation(max_tokens, target_cost, draft_costs, forecasts)
+    unrecorded = frozenset((cell.workload, cell.temperature) for cell in cells) - found.keys()
+    return Preparation(max_tokens, target_cost, draft_costs, forecasts, unrecorded)
 
 
-def _contexts(lengths: Sequence[int], max_tokens: int, max_context: int) -> list[int]:
+def _costs(
+    plan: Plan,
+    backend: Backend,
+    probe: CostProbe,
+    cells: Sequence[Cell],
+    materials: Mapping[str, Material],
+    lengths: Sequence[int],
+    deadline: Deadline,
+    parts: Parts,
+) -> tuple[TargetCostTable, tuple[DraftCostTable, ...]]:
+    """C, and D of every family."""
+    controls = [name for name, material in materials.items() if material.workload.is_control]
+    params = sampling_of(plan, 0.0, PROBE_TOKENS)
+    choosing = [prompt for material in materials.values() for prompt in material.choose]
+    # A round without a draft has no overhead to speak of, and on the control class drafts are found.
+    drafted = materials[min(controls)].choose[0] if controls else choosing[0]
+    overhead = parts.get("overhead", float, lambda: measure_overhead(backend, drafted, most_rows(cells), params))
+    contexts = _contexts(lengths, plan.max_tokens, probe)
+    target, clock = cells[0].target, deadline.clock
+    target_cost = parts.get(
+        "C", TargetCostTable, lambda: measure_c(probe, target, cells, contexts, overhead, clock=clock)
+    )
+    sizes = sorted({cell.concurrency for cell in cells})
+    # Drafts are timed behind a prompt of middling length.
+    text = sorted((backend.prompt_ids(prompt) for prompt in choosing), key=len)[len(choosing) // 2]
+    draft_costs = []
+    for family, grid in families_of(cells).items():
+        points = [(n, size) for n in grid for size in sizes]
+        measure = partial(measure_d, probe, target, family, points, params, text, clock=clock)
+        draft_costs.append(parts.get(f"D {family.label}", DraftCostTable, measure))
+    return target_cost, tuple(draft_costs)
+
+
+def _contexts(lengths: Sequence[int], max_tokens: int, probe: CostProbe) -> list[int]:
     """A short and a long context among those to come, with room for a pass behind it."""
     short, long = lengths[len(lengths) // 10], lengths[-1 - len(lengths) // 10] + max_tokens
-    room = max_context - max(2 * max_tokens, PREFILL_ROWS)
+    room = probe.traits.max_context - max(2 * max_tokens, probe.prefill_rows)
     return sorted({max(16, min(short, room)), max(16, min(long, room))})
 
 
@@ -181,7 +225,7 @@ def _fitting_length(
     if plan.time_budget is None:
         return min(plan.max_tokens, QUICK_MAX_TOKENS)
     mean = sum(lengths) / len(lengths)
-    prefill = prefill_seconds(cost, round(mean))
+    prefill = cost.prefill_seconds(round(mean))
     settings = {cell.setting for cell in cells}
     texts = {(setting.workload, setting.temperature) for setting in settings}
     num_recorded = min(QUICK_CHOOSING_PROMPTS, RECORDING_CONCURRENCY)
@@ -210,26 +254,37 @@ def _predict(
     max_tokens: int,
     progress: Progress,
     deadline: Deadline,
-) -> dict[Cell, Prediction]:
+    parts: Parts,
+) -> dict[tuple[str, float], SettingForecast]:
     """Records plain texts per workload and temperature, then replays every candidate over them.
 
     Recording takes at most half of the time that is left: on a busy machine some workloads are left out rather than all
-    left unmeasured.
+    left unmeasured. Those that are left out are recorded when the run is resumed.
     """
     reserve = deadline.left / 2
     settings = list(dict.fromkeys((cell.workload, cell.temperature) for cell in cells))
-    predictions: dict[Cell, Prediction] = {}
-    for number, (workload, temperature) in enumerate(settings):
-        if plan.time_budget is not None and deadline.left < reserve:
-            break
-        progress.stage(f"recording plain text and replaying drafts over it: {workload}, T={temperature:g}")
+    forecasts: dict[tuple[str, float], SettingForecast] = {}
+
+    def forecast(workload: str, temperature: float) -> SettingForecast:
         params = sampling_of(plan, temperature, max_tokens)
         prompts = materials[workload].choose
         recordings = record_texts(backend, probe.traits, prompts, params)
         here = [cell for cell in cells if (cell.workload, cell.temperature) == (workload, temperature)]
-        predictions |= forecaster.predict(here, recordings, prompts, params)
+        predictions = forecaster.predict(here, recordings, prompts, params)
+        refusals = ((cell, why) for cell, why in forecaster.refusals.items() if cell in here)
+        return SettingForecast(tuple(predictions.items()), tuple(refusals))
+
+    for number, (workload, temperature) in enumerate(settings):
+        part = f"forecast {workload}, T={temperature:g}"
+        found = parts.find(part, SettingForecast)
+        if found is None and plan.time_budget is not None and deadline.left < reserve:
+            continue
+        if found is None:
+            progress.stage(f"recording plain text and replaying drafts over it: {workload}, T={temperature:g}")
+            found = parts.get(part, SettingForecast, partial(forecast, workload, temperature))
+        forecasts[workload, temperature] = found
         progress.advance(number + 1, len(settings), None)
-    return predictions
+    return forecasts
 
 
 def select(cells: Sequence[Cell], predictions: Mapping[Cell, Prediction], controls: set[str]) -> dict[Cell, Role]:

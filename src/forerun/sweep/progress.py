@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from forerun.sweep.cost_measuring import Clock
+from forerun.engine.costs.timing import Clock
 
 
 class Progress(Protocol):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from forerun import ratios
 from forerun.conditions import Conditions
+from forerun.engine.costs.cost_point import CostPoint
 from forerun.sweep.cells import OFF, Candidate, Cell, CellState, Scalar, Setting
 from forerun.sweep.measurements import Arm, LoadReading, PairResult, PromptOutcome
 from forerun.types import RoundCounts, Timings
@@ -165,22 +166,17 @@ class CellResult:
 
 
 @dataclass(frozen=True, slots=True)
-class CostPoint:
-    """Median seconds of a target pass of ``rows`` rows over ``sequences`` sequences of ``context`` tokens each."""
-
-    rows: int
-    sequences: int
-    context: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class TargetCostTable:
-    """C as measured for one target; ``overhead`` is what a round takes beside drafting and the pass."""
+    """C as measured for one target; ``overhead`` is what a round takes beside drafting and the pass.
+
+    ``slices`` are passes that read a prompt: logits of the last row alone. The engine's have ``prefill_rows`` rows.
+    """
 
     target: str
     points: tuple[CostPoint, ...]
     overhead: float
+    slices: tuple[CostPoint, ...] = ()
+    prefill_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +190,15 @@ class DraftCostPoint:
 
 @dataclass(frozen=True, slots=True)
 class DraftCostTable:
-    """D as measured for one family of candidates (those that differ in N alone)."""
+    """D as measured for one family of candidates (those that differ in N alone).
+
+    ``start_per_token``: seconds a request's drafter takes, per token of the prompt, before its first draft.
+    """
 
     target: str
     family: Candidate
     points: tuple[DraftCostPoint, ...]
+    start_per_token: float = 0.0
 
 
 class CurveShape(enum.Enum):
@@ -297,7 +297,10 @@ class LoopingOutput:
 
 @dataclass(frozen=True, slots=True)
 class TuneResult:
-    """A whole tune. ``plan`` is its JSON; ``conditions`` are those that all cells share."""
+    """A whole tune. ``plan`` is its JSON; ``conditions`` are those that all cells share.
+
+    ``num_unfinished``: picks without their least number of pairs and settings without a text, for lack of time.
+    """
 
     run_id: str
     plan_hash: str
@@ -314,6 +317,12 @@ class TuneResult:
     looping: tuple[LoopingOutput, ...]
     control_workloads: tuple[str, ...]
     num_comparisons: int
+    num_unfinished: int = 0
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether everything that was to be measured had its time; if not, the run may go on."""
+        return self.num_unfinished == 0
 
     @property
     def settings(self) -> list[Setting]:

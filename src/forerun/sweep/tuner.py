@@ -10,7 +10,6 @@ from forerun.backends.base import Backend
 from forerun.conditions import Conditions, of_machine, require_comparable
 from forerun.engine.drafting import Drafting
 from forerun.errors import ForerunError
-from forerun.sweep import serialise
 from forerun.sweep.cells import Cell, CellState
 from forerun.sweep.check import check
 from forerun.sweep.choose import choose, inflation, num_comparisons
@@ -18,6 +17,7 @@ from forerun.sweep.curve import curves
 from forerun.sweep.load_guard import LoadLimits, LoadSample, read_machine
 from forerun.sweep.looping import looping_outputs
 from forerun.sweep.measuring import MAX_ATTEMPTS_PER_PAIR, Measured, Measuring
+from forerun.sweep.parts import Parts
 from forerun.sweep.plan import Plan
 from forerun.sweep.preparation import Material, Preparation, prepare, sampling_of
 from forerun.sweep.progress import Deadline, Progress
@@ -86,15 +86,9 @@ class Tuner:
     def _prepare(
         self, target: str, cells: Sequence[Cell], materials: Mapping[str, Material], deadline: Deadline
     ) -> Preparation:
-        """What was settled before, if the run is resumed."""
-        note = f"preparation {target}"
-        settled = self.run.note(note)
-        if settled is not None:
-            return serialise.from_json(Preparation, settled)
         backend, corpus = self.backends[target], self.warm_corpus.get(target, ())
-        preparation = prepare(self.plan, backend, cells, materials, corpus, deadline, self.progress)
-        self.run.record_note(note, serialise.to_json(preparation))
-        return preparation
+        parts = Parts(self.run, target)
+        return prepare(self.plan, backend, cells, materials, corpus, deadline, self.progress, parts)
 
     def _measure(
         self,
@@ -129,7 +123,8 @@ class Tuner:
                 state = measured.get(cell, Measured(cell, []))
                 finished[cell] = self._settle(state, preparation, materials[cell.workload], started)
                 # What had no time, or no engine, may have it when the run is resumed.
-                if finished[cell].state not in (CellState.NOT_RUN, CellState.UNREACHABLE):
+                is_open = finished[cell].state in (CellState.NOT_RUN, CellState.UNREACHABLE)
+                if not is_open and not self._is_cut_short(finished[cell]):
                     self.run.record_cell(finished[cell])
             results.append(finished[cell])
         return results
@@ -148,16 +143,17 @@ class Tuner:
         conditions = self._conditions(measured, preparation, material, started)
         is_control = material.workload.is_control
         result = summarise(cell, measured.pairs, prediction=prediction, conditions=conditions, is_control=is_control)
-        has_more_to_try = len(measured.pairs) < MAX_ATTEMPTS_PER_PAIR * self.plan.min_pairs
-        if result.state is CellState.NOT_RUN and has_more_to_try:
+        if self._is_cut_short(result):
             return replace(result, reason=f"{result.reason}; {self._time_is_up}")
         return result
 
     def _why_not_run(self, cell: Cell, preparation: Preparation) -> str:
         if cell in preparation.picks:
             return self._time_is_up
+        if (cell.workload, cell.temperature) in preparation.unrecorded:
+            return f"no text was recorded: {self._time_is_up}"
         if cell not in preparation.predictions:
-            return "nothing to predict from: no text was recorded in time, or it ended before a round was run"
+            return "nothing to predict from: the recorded text ended before a round was run"
         if cell in preparation.runners_up:
             return f"close to the best by prediction, but {self._time_is_up}"
         if not any(self.run.pairs(pick) for pick in preparation.picks if pick.setting == cell.setting):
@@ -241,7 +237,20 @@ class Tuner:
             tuple(looping_outputs(self.run, self.directory, [result.cell for result in results], controls)),
             controls,
             num_comparisons(results),
+            sum(self._num_unfinished(results, preparation) for preparation in preparations.values()),
         )
+
+    def _num_unfinished(self, results: Sequence[CellResult], preparation: Preparation) -> int:
+        """Picks whose least number of pairs, and settings whose plain text, had no time."""
+        picks = set(preparation.picks)
+        cut_short = [one for one in results if one.cell in picks and self._is_cut_short(one)]
+        return len(cut_short) + len(preparation.unrecorded)
+
+    def _is_cut_short(self, result: CellResult) -> bool:
+        """Whether a cell lacks pairs that it would still be given, had it more time."""
+        if result.state not in (CellState.NOT_RUN, CellState.SPOILED):
+            return False
+        return len(self.run.pairs(result.cell)) < MAX_ATTEMPTS_PER_PAIR * self.plan.min_pairs
 
     def _shared_conditions(self, started: Conditions, results: Sequence[CellResult]) -> Conditions:
         """The fields on which all measured cells agree, with the start and the end of the whole."""

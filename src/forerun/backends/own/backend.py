@@ -17,17 +17,18 @@ from forerun.backends.own.probe import OwnProbe
 from forerun.conditions import NO_ARTIFACT, Artifact, Conditions
 from forerun.drafters.method import DraftModel
 from forerun.engine.describe import conditions_of
-from forerun.engine.drafting import Drafting
+from forerun.engine.drafting import Drafting, most_draft_rows
 from forerun.engine.engine import Engine
 from forerun.engine.request import Request
 from forerun.errors import ForerunError
+from forerun.models.device import choose_kv_dtype
 from forerun.models.loading.loaded_target import LoadedTarget
 from forerun.sampling.params import SamplingParams
 from forerun.workloads.prompt import Prompt
 
 BLOCK_SIZE = 16
-# Rows of a prefill slice, the same for both arms of a pair as far as drafts leave it so.
-MIN_ROW_BUDGET = 256
+# Rows of a prefill slice, whatever drafts: both arms of a pair read their prompts in the same passes.
+PREFILL_ROWS = 256
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ class OwnBackend(Backend):
         self._drafters = {
             name: DraftModel(drafter.target, drafter.tokenizer) for name, drafter in (drafters or {}).items()
         }
-        self._probe = OwnProbe(loaded, self._drafters)
+        self._probe = OwnProbe(loaded, self._drafters, PREFILL_ROWS, choose_kv_dtype(kv_dtype))
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
@@ -111,8 +112,6 @@ class OwnBackend(Backend):
     def _engine(self, drafting: Drafting, drafter: str, *, concurrency: int, num_tokens: int) -> Engine:
         """Cold, with room for ``concurrency`` requests of ``num_tokens`` tokens and all of their drafts."""
         room = num_tokens + drafting.max_rows + 3 * BLOCK_SIZE
-        # A recurrent target runs what it accepted once more, in front of the next draft.
-        num_replayed = drafting.max_rows if self.loaded.target.traits.has_recurrent_state else 0
         return Engine(
             self.loaded,
             drafting,
@@ -120,9 +119,20 @@ class OwnBackend(Backend):
             cache_tokens=room * concurrency,
             kv_dtype=self.kv_dtype,
             block_size=BLOCK_SIZE,
-            row_budget=max(MIN_ROW_BUDGET, concurrency * (1 + num_replayed + drafting.max_rows)),
+            row_budget=self._row_budget(drafting, concurrency),
+            prefill_rows=PREFILL_ROWS,
             reuses_prefixes=False,
         )
+
+    def _row_budget(self, drafting: Drafting, concurrency: int) -> int:
+        """A slice of prefill beside every request's largest draft: the same for all that ``tune`` compares.
+
+        So nothing is ever cut, and drafts take no row from a prompt.
+        """
+        most = max(drafting.max_rows, most_draft_rows())
+        # A recurrent target runs what it accepted once more, in front of the next draft.
+        num_replayed = most if self.loaded.target.traits.has_recurrent_state else 0
+        return PREFILL_ROWS + concurrency * (1 + num_replayed + most)
 
     def _drafter(self, name: str) -> DraftModel | None:
         if not name:
