@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from transformers.generation import logits_process as hf
 
 from forerun.errors import ForerunError
+from forerun.sampling.cuts import top_k, top_p
 from forerun.sampling.params import SamplingParams
-from forerun.sampling.processors import Processors, top_k, top_p
+from forerun.sampling.processors import Processors
 
 VOCAB = 50
 EOS = 7
@@ -58,7 +59,7 @@ def ours(params: SamplingParams, logits: torch.Tensor, mask: np.ndarray | None =
         vocab_size=len(logits),
         mask=None if mask is None else lambda output: mask,
     )
-    found = processors.candidates(processors.scores(logits, OUTPUT), params.temperature)
+    found = processors.candidates(processors.row(logits, OUTPUT), params.temperature)
     assert found.scores.max() == 0.0
     row = np.full(len(logits), -np.inf)
     row[found.ids] = found.scores - np.log(np.exp(found.scores).sum())
@@ -170,7 +171,7 @@ def test_prompt_ids_without_a_logit_are_passed_over() -> None:
     processors = Processors(
         SamplingParams(repetition_penalty=2.0), prompt=[1, 80], eos_token_ids=[99], vocab_size=VOCAB
     )
-    scores = processors.scores(torch.ones(VOCAB), [])
+    scores = processors.row(torch.ones(VOCAB), []).exact
     assert scores[1] == 0.5
     assert scores.sum() == VOCAB - 0.5
 

@@ -8,10 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from forerun.sampling.argmax import argmax_lowest, require_drawable
-from forerun.sampling.noise import FloatRow, KeyedNoise
+from forerun.sampling.argmax import argmax_lowest
+from forerun.sampling.cuts import top_k
+from forerun.sampling.logit_row import LogitRow
+from forerun.sampling.noise import KeyedNoise
 from forerun.sampling.params import SamplingParams
-from forerun.sampling.processors import MaskRow, Processors, top_k
+from forerun.sampling.processors import MaskRow, Processors
 from forerun.sampling.token_logprobs import TokenLogprobs
 
 __all__ = ["KeyedSampler", "TokenLogprobs", "argmax_lowest"]
@@ -58,37 +60,40 @@ class KeyedSampler:
 
     def token(self, logits: Tensor, position: int, output: Sequence[int]) -> int:
         """The target's token at ``position``; ``logits`` is its row, [vocabulary]."""
-        scores = self._processors.scores(logits, output)
+        row = self._processors.row(logits, output)
         if self.is_greedy:
-            return int(scores.argmax())
-        found = self._processors.candidates(scores, self.params.temperature)
+            return row.argmax()
+        found = self._processors.candidates(row, self.params.temperature)
         return int(self._noise.winners(found.scores, position, found.ids)[0])
 
     def law(self, logits: Tensor, output: Sequence[int]) -> Tensor:
         """The processed probabilities that ``token`` draws from, float64 [vocabulary]; one-hot where T = 0."""
-        scores = self._processors.scores(logits, output)
-        row = np.zeros_like(scores)
+        row = self._processors.row(logits, output)
+        law = np.zeros(row.size)
         if self.is_greedy:
-            row[scores.argmax()] = 1.0
+            law[row.argmax()] = 1.0
         else:
-            found = self._processors.candidates(scores, self.params.temperature)
+            found = self._processors.candidates(row, self.params.temperature)
             weights = np.exp(found.scores)
-            row[found.ids] = weights / weights.sum()
-        return torch.from_numpy(row)
+            law[found.ids] = weights / weights.sum()
+        return torch.from_numpy(law)
 
     def logprobs(self, logits: Tensor, output: Sequence[int], token: int, k: int | None = None) -> TokenLogprobs:
         """Log-softmax of the raw target row at ``token`` and at its ``k`` best ids (default: as the request asks).
 
         Raw means before every processor, as most engines report; so ``output`` does not enter.
         """
-        row = np.asarray(logits.detach().to("cpu", torch.float64).numpy())
-        require_drawable(row.max(), "the row")
-        shifted = row - row.max()
-        normalised = shifted - np.log(np.exp(shifted).sum())
+        row = LogitRow.of(logits)
+        log_mass = row.log_mass()
+        logprob = float(row.exact[token]) - row.peak - log_mass
         count = (self.params.logprobs or 0) if k is None else k
-        best = top_k(normalised, count) if count else np.empty(0, dtype=np.int64)
-        best = best[np.argsort(-normalised[best], kind="stable")]
-        return TokenLogprobs(token, float(normalised[token]), tuple((int(i), float(normalised[i])) for i in best))
+        if not count:
+            return TokenLogprobs(token, logprob)
+        ids = row.among_largest(count)
+        values = row.scores(ids, 1.0) - log_mass
+        best = top_k(values, count)
+        best = best[np.argsort(-values[best], kind="stable")]
+        return TokenLogprobs(token, logprob, tuple(zip(ids[best].tolist(), values[best].tolist(), strict=True)))
 
     def draft_token(
         self,
@@ -122,17 +127,19 @@ class KeyedSampler:
 
         Fewer come back where bans and cuts leave fewer.
         """
-        scores = self._processors.scores(logits, output)
+        row = self._processors.row(logits, output)
         temperature = self.params.temperature * temperature_scale
         if is_keyed and temperature > 0.0:
-            found = self._processors.candidates(scores, temperature)
+            found = self._processors.candidates(row, temperature)
             return [int(token) for token in self._noise.winners(found.scores, position, found.ids, count)]
-        return _largest(scores, count)
+        return _largest(row, count)
 
 
-def _largest(scores: FloatRow, count: int) -> list[int]:
-    """Ids of the ``count`` largest scores above -inf, best first, ties to the lowest id."""
+def _largest(row: LogitRow, count: int) -> list[int]:
+    """Ids of the ``count`` largest logits above -inf, best first, ties to the lowest id."""
     if count == 1:
-        return [int(scores.argmax())]
-    ids = top_k(scores, count)
-    return [int(token) for token in ids[np.argsort(-scores[ids], kind="stable")]]
+        return [row.argmax()]
+    ids = row.among_largest(count)
+    logits = row.at(ids)
+    best = top_k(logits, count)
+    return [int(token) for token in ids[best[np.argsort(-logits[best], kind="stable")]]]

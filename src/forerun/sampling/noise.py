@@ -26,8 +26,10 @@ WORDS_PER_JUMP = 512
 LARGEST_NOISE = -math.log(-math.log1p(-(2.0**-65)))
 # Arrays of this many float64 stay in the cache and below what an allocator returns to the system.
 IDS_PER_CHUNK = 2**14
-# Relative room for rounding where a bound decides what is not worth computing.
-SLACK = 1e-6
+# So few are drawn at once; of more, most can be ruled out first.
+MAX_IDS_DRAWN = 2**11
+# Relative room for rounding to fp32 where a bound decides what is not worth computing.
+SLACK = 1e-4
 
 
 def random_seed() -> int:
@@ -60,25 +62,37 @@ class KeyedNoise:
         ``scores`` belong to ascending ``ids`` and their largest is 0, so that rounding where it matters is some 1e-15.
         Noise is computed only where it can still win; the result is that of the full row.
         """
+        if count == ids.size == 1:
+            return ids
         if count > 1:
             possible = np.flatnonzero(scores > -math.inf)
             scores, ids = scores[possible], ids[possible]
+        if ids.size > MAX_IDS_DRAWN:
+            scores, ids = self._able(scores, position, ids, count)
+        totals = scores + self.at(position, ids)
+        if count == 1:
+            return ids[[totals.argmax()]]
+        return np.asarray(ids[np.argsort(-totals, kind="stable")[:count]])
+
+    def _able(self, scores: FloatRow, position: int, ids: IdRow, count: int) -> tuple[FloatRow, IdRow]:
+        """Scores and ids that can still be among the ``count`` winners: a few dozen, whatever the vocabulary.
+
+        noise = -log(-log(1 - u)) and -log(1 - u) >= u, so score + noise can reach a bound only where
+        u <= exp(score - bound), which is cheap to ask of the words' upper halves in fp32.
+        """
         bound = self._lower_bound(scores, position, ids, count)
-        able = np.flatnonzero(scores >= bound - LARGEST_NOISE - SLACK)
-        if able.size * WORDS_PER_JUMP < scores.size:
-            scores, ids = scores[able], ids[able]
-        kept_ids: list[IdRow] = []
-        kept_totals: list[FloatRow] = []
+        is_able = scores >= bound - LARGEST_NOISE - SLACK
+        if np.count_nonzero(is_able) * WORDS_PER_JUMP < scores.size:
+            scores, ids = scores[is_able], ids[is_able]
+        left: list[IdRow] = []
         for start in range(0, ids.size, IDS_PER_CHUNK):
             part = slice(start, start + IDS_PER_CHUNK)
-            words = self._words(position, ids[part])
-            # noise = -log(-log(1 - u)) and -log(1 - u) >= u, so score + noise can reach the bound only where
-            # u <= exp(score - bound): one cheap test leaves a handful of ids for the logarithms.
-            left = np.flatnonzero(_floor_of_uniform(words) <= np.exp(scores[part] - bound) * (1.0 + SLACK))
-            kept_ids.append(ids[part][left])
-            kept_totals.append(scores[part][left] + _gumbel(words[left]))
-        order = np.argsort(-np.concatenate(kept_totals), kind="stable")
-        return np.asarray(np.concatenate(kept_ids)[order[:count]])
+            chance = np.exp((scores[part] - bound).astype(np.float32))
+            chance *= np.float32(2.0**32 * (1.0 + SLACK))
+            upper = (self._words(position, ids[part]) >> np.uint64(32)).astype(np.float32)
+            left.append(start + np.flatnonzero(upper <= chance))
+        able = np.concatenate(left)
+        return scores[able], ids[able]
 
     def _lower_bound(self, scores: FloatRow, position: int, ids: IdRow, count: int) -> float:
         """A value that at least ``count`` totals reach: the least total of the best-scored ids."""
@@ -90,23 +104,25 @@ class KeyedNoise:
         return float((scores[best] + self.at(position, ids[best])).min())
 
     def _words(self, position: int, ids: IdRow) -> WordRow:
-        """Words of ascending ids: one contiguous draw and a gather, or block by block where they lie far apart."""
-        first, span = int(ids[0]), int(ids[-1]) - int(ids[0]) + 1
-        if ids.size * WORDS_PER_JUMP < span:
-            return self._scattered_words(position, ids)
-        block, offset = divmod(first, WORDS_PER_BLOCK)
-        words = np.asarray(self._generator(position, block).random_raw(offset + span)[offset:])
-        return words if ids.size == span else words[ids - first]
-
-    def _scattered_words(self, position: int, ids: IdRow) -> WordRow:
-        blocks, index = np.unique(ids // WORDS_PER_BLOCK, return_inverse=True)
-        generator = self._generator(position, int(blocks[0]))
-        words = np.empty((blocks.size, WORDS_PER_BLOCK), dtype=np.uint64)
-        for row, num_skipped in enumerate(np.diff(blocks, prepend=blocks[0] - 1) - 1):
-            # Counted in blocks; the next draw starts a fresh one.
-            generator.advance(int(num_skipped))
-            words[row] = generator.random_raw(WORDS_PER_BLOCK)
-        return words[index, ids % WORDS_PER_BLOCK]
+        """Words of ascending ids: one draw for all that lie close together, a jump over what lies between."""
+        if not ids.size:
+            return np.empty(0, dtype=np.uint64)
+        jumps = (np.flatnonzero(np.diff(ids) > WORDS_PER_JUMP) + 1).tolist()
+        block = int(ids[0]) // WORDS_PER_BLOCK
+        generator = self._generator(position, block)
+        parts = []
+        for start, end in zip([0, *jumps], [*jumps, ids.size], strict=True):
+            first, last = int(ids[start]), int(ids[end - 1])
+            # Counted in blocks; whole blocks are drawn, so that the next draw starts a fresh one.
+            num_skipped = first // WORDS_PER_BLOCK - block
+            if num_skipped:
+                generator.advance(num_skipped)
+            block = last // WORDS_PER_BLOCK + 1
+            origin = first - first % WORDS_PER_BLOCK
+            drawn = generator.random_raw(block * WORDS_PER_BLOCK - origin)
+            is_dense = last - first + 1 == end - start
+            parts.append(drawn[first - origin : last + 1 - origin] if is_dense else drawn[ids[start:end] - origin])
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _generator(self, position: int, block: int) -> np.random.Philox:
         # numpy raises the counter by one before it fills its first block.
@@ -119,9 +135,3 @@ def _gumbel(words: WordRow) -> FloatRow:
     uniform = (words.astype(np.float64) + 0.5) * 2.0**-64
     # The largest words round to 1; the float below it keeps the noise finite (-3.6).
     return np.asarray(-np.log(-np.log1p(-np.minimum(uniform, 1.0 - 2.0**-53))))
-
-
-def _floor_of_uniform(words: WordRow) -> FloatRow:
-    """At most 2^-52 below the uniform: the word's upper bits as the mantissa of a float in [1, 2), less 1."""
-    bits = (words >> np.uint64(12)) | np.uint64(0x3FF0000000000000)
-    return np.asarray(bits.view(np.float64) - 1.0)

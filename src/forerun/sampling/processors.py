@@ -1,23 +1,25 @@
 """From a row of logits to the tokens that may be drawn.
 
 Order: repetition, presence and frequency penalty, bias, grammar mask, end-token ban; then temperature, top-k, top-p,
-min-p. Everything is float64 and reduced by numpy in one fixed order, so a row's result depends on nothing but the row.
-The rules are those of transformers' logits processors, save that ties at a cut keep the lowest ids there.
+min-p. Everything that decides is float64 and reduced by numpy in one fixed order, so a row's result depends on nothing
+but the row. The rules are those of transformers' logits processors, save that ties at a cut keep the lowest ids there.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from forerun.errors import ForerunError
-from forerun.sampling.argmax import require_drawable
+from forerun.sampling.cuts import top_k, top_p
+from forerun.sampling.logit_row import LogitRow
 from forerun.sampling.noise import FloatRow, IdRow
+from forerun.sampling.nucleus import nucleus
 from forerun.sampling.params import SamplingParams
 
 MaskRow = Callable[[Sequence[int]], npt.NDArray[np.bool_]]
@@ -75,39 +77,44 @@ class Processors:
             or self.mask is not None
         )
 
-    def scores(self, logits: Tensor, output: Sequence[int]) -> FloatRow:
-        """Logits after penalties, bias and bans, float64 [vocabulary]; ``output`` are the tokens generated so far.
+    def row(self, logits: Tensor, output: Sequence[int]) -> LogitRow:
+        """Logits after penalties, bias and bans; ``output`` are the tokens generated so far.
 
         Raises:
             ForerunError: the logits hold NaN or +inf, or no token is left.
         """
-        scores = np.asarray(logits.detach().to("cpu", torch.float64, copy=True).numpy())
-        if scores.shape != (self.vocab_size,):
-            raise ValueError(f"a row of {self.vocab_size} logits expected, found shape {scores.shape}")
-        require_drawable(scores.max(), "the row")
-        if not self.is_reshaping:
-            return scores
+        row = LogitRow.of(logits)
+        if row.exact.shape != (self.vocab_size,):
+            raise ValueError(f"a row of {self.vocab_size} logits expected, found shape {row.exact.shape}")
+        return LogitRow(self._reshaped(row.exact.astype(np.float64), output)) if self.is_reshaping else row
+
+    def candidates(self, row: LogitRow, temperature: float) -> Candidates:
+        """The tokens that survive temperature (> 0), top-k, top-p and min-p."""
+        params = self.params
+        if 0 < params.top_k < self.vocab_size:
+            found = _scored(row, row.among_largest(params.top_k), temperature)
+            found = found.kept(top_k(found.scores, params.top_k))
+            if params.top_p < 1.0:
+                found = found.kept(top_p(found.scores, params.top_p))
+        elif params.top_p < 1.0:
+            found = _scored(row, nucleus(row, temperature, params.top_p), temperature)
+        elif params.min_p > 0.0:
+            found = _scored(row, row.at_least(row.peak + temperature * math.log(params.min_p)), temperature)
+        else:
+            return Candidates(self._all_ids, row.scores(slice(None), temperature))
+        if params.min_p > 0.0:
+            found = found.kept(np.flatnonzero(np.exp(found.scores) >= params.min_p))
+        return found
+
+    def _reshaped(self, scores: FloatRow, output: Sequence[int]) -> FloatRow:
+        """``scores`` after everything but temperature and cuts, in place."""
         self._penalise(scores, output)
         scores[self._bias_ids] += self._biases
         if self.mask is not None:
             scores[~np.asarray(self.mask(output))] = -np.inf
         if len(output) < self.params.min_tokens:
             scores[self._end_ids] = -np.inf
-        require_drawable(scores.max(), "the row")
         return scores
-
-    def candidates(self, scores: FloatRow, temperature: float) -> Candidates:
-        """The tokens that survive temperature (> 0), top-k, top-p and min-p."""
-        params = self.params
-        with np.errstate(over="ignore"):  # a tiny temperature sends all but the best to -inf, which is its meaning
-            found = Candidates(self._all_ids, (scores - scores.max()) / temperature)
-        if 0 < params.top_k < self.vocab_size:
-            found = found.kept(top_k(found.scores, params.top_k))
-        if params.top_p < 1.0:
-            found = found.kept(top_p(found.scores, params.top_p))
-        if params.min_p > 0.0:
-            found = found.kept(np.flatnonzero(np.exp(found.scores) >= params.min_p))
-        return found
 
     def _penalise(self, scores: FloatRow, output: Sequence[int]) -> None:
         params = self.params
@@ -125,27 +132,5 @@ class Processors:
         return ids[ids < self.vocab_size]
 
 
-def top_k(scores: FloatRow, k: int) -> IdRow:
-    """Ascending indices of the k largest scores above -inf; where values tie at the cut, the lowest indices stay."""
-    if k >= scores.size:
-        return np.flatnonzero(scores > -np.inf)
-    cut = np.partition(scores, scores.size - k)[scores.size - k]
-    above = np.flatnonzero(scores > cut)
-    if cut == -np.inf:
-        return above
-    tied = np.flatnonzero(scores == cut)[: k - above.size]
-    return np.union1d(above, tied)
-
-
-def top_p(scores: FloatRow, p: float) -> IdRow:
-    """Ascending indices of the fewest largest scores whose mass is at least p; ties at the cut keep the lowest.
-
-    Entries below (1 - p) / n of the mass weigh less than 1 - p together, so the nucleus lies among the others: only
-    the values of those, often hundreds of 150,000, are sorted.
-    """
-    weights = np.exp(scores)
-    mass = weights.sum()
-    large = np.flatnonzero(weights >= mass * (1.0 - p) / weights.size)
-    descending = -np.sort(-weights[large])
-    count = int(np.searchsorted(np.cumsum(descending), p * mass)) + 1
-    return large[top_k(weights[large], count)]
+def _scored(row: LogitRow, ids: IdRow, temperature: float) -> Candidates:
+    return Candidates(ids, row.scores(ids, temperature))
