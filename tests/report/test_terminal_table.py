@@ -79,8 +79,31 @@ def test_other_widths_print_too(width):
     assert max(len(line) for line in printed(tune_example(), width).splitlines()) <= width
 
 
+def test_the_prediction_stands_below_the_measurement():
+    result = tune_example()
+    (pick,) = [cell for cell in result.cells if cell.cell.candidate == result.verdicts[0].pick
+               and cell.cell.setting == result.verdicts[0].setting]  # fmt: skip
+    foretold = dataclasses.replace(pick, predicted_ratio=2.31)
+    cells = tuple(foretold if cell is pick else cell for cell in result.cells)
+    lines = printed(dataclasses.replace(result, cells=cells)).splitlines()
+    (at,) = [index for index, line in enumerate(lines) if "2.46× [2.35, 2.58]" in line]
+    assert lines[at + 1].split() == ["predicted", "2.31×"]
+    assert lines[at + 1].index("predicted") == lines[at].index("2.46×")
+    without = dataclasses.replace(pick, predicted_ratio=None)
+    cells = tuple(without if cell is pick else cell for cell in result.cells)
+    lines = printed(dataclasses.replace(result, cells=cells)).splitlines()
+    assert "predicted" not in lines[at + 1]
+
+
+def test_a_run_that_was_out_of_time_says_how_it_goes_on():
+    result = tune_example()
+    assert "unfinished" not in printed(result)
+    text = printed(dataclasses.replace(result, num_unfinished=2))
+    assert "unfinished    out of time: 2 parts of this run had none. The same command goes on with it." in text
+
+
 def test_an_empty_tune_prints():
     empty = TuneResult("r", "h", "{}", False, Conditions(), (), (), (), (), (), (), (), (), (), 0)
     text = printed(empty)
-    assert "0 comparisons" in text
+    assert "comparisons" not in text
     assert "undisclosed" not in text

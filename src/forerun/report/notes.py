@@ -60,6 +60,12 @@ def pairs_sentence(result: TuneResult) -> str:
     )
 
 
+def unfinished_sentence(result: TuneResult) -> str:
+    """That a run was out of time, and how it goes on."""
+    what = wording.plural(result.num_unfinished, "part")
+    return f"out of time: {what} of this run had none. The same command goes on with it."
+
+
 def lossless_failures(result: TuneResult) -> list[str]:
     """One sentence per cell whose text changed with drafting."""
     return [

@@ -15,7 +15,14 @@ from rich.text import Text
 from forerun.conditions import UNDISCLOSED
 from forerun.report import wording
 from forerun.report.group import Group, groups
-from forerun.report.notes import comparisons, inflation_sentence, lossless_failures, pairs_sentence, shortfalls
+from forerun.report.notes import (
+    comparisons,
+    inflation_sentence,
+    lossless_failures,
+    pairs_sentence,
+    shortfalls,
+    unfinished_sentence,
+)
 from forerun.report.standing import Outcome, Standing
 from forerun.sweep.results import TuneResult
 
@@ -81,6 +88,8 @@ def _row(standing: Standing) -> list[Text]:
     texts = [Text(wording.printable(cell)) for cell in cells]
     for column in (1, 3):
         texts[column].stylize(_STYLES[standing.outcome])
+    if shown is not None and shown.predicted_ratio is not None:
+        texts[3].append(f"\npredicted {wording.ratio(shown.predicted_ratio)}", "not bold dim")
     return texts
 
 
@@ -118,8 +127,11 @@ def _notes(result: TuneResult) -> Table:
         grid.add_row(Text("BUG", style="bold red"), Text(wording.printable(failure), style="red"))
     for entry in result.inflation:
         grid.add_row(Text("inflation"), Text(wording.printable(inflation_sentence(entry, result.control_workloads))))
-    grid.add_row(Text("comparisons"), Text(comparisons(result)))
+    if result.num_comparisons:
+        grid.add_row(Text("comparisons"), Text(comparisons(result)))
     grid.add_row(Text("pairs"), Text(pairs_sentence(result)))
+    if not result.is_finished:
+        grid.add_row(Text("unfinished", style="yellow"), Text(unfinished_sentence(result)))
     for shortfall in shortfalls(result):
         grid.add_row(Text("not measured"), Text(wording.printable(shortfall.sentence)))
     return grid

@@ -21,8 +21,15 @@ def render(result: TuneResult) -> Html:
             "In the bars, the shaded part is the interval of the median, the thin line is off."
         ),
         *(_table(group) for group in found if group.ordinary),
-        paragraph(notes.comparisons(result), " ", notes.pairs_sentence(result), class_="note"),
+        paragraph(" ".join(_basis(result)), class_="note"),
     )
+
+
+def _basis(result: TuneResult) -> list[str]:
+    """What the comparison rests on; nothing is said of comparisons where there was none."""
+    compared = [notes.comparisons(result)] if result.num_comparisons else []
+    unfinished = [] if result.is_finished else [f"This run is {notes.unfinished_sentence(result)}"]
+    return [*compared, notes.pairs_sentence(result), *unfinished]
 
 
 def _table(group: Group) -> Html:
