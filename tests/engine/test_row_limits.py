@@ -74,10 +74,12 @@ def test_a_batch_stays_on_its_shelf() -> None:
 
 def test_prefill_takes_the_fastest_rows_under_the_bound() -> None:
     costs = costs_of(tiles_of_16, lambda rows: 0.02 + 0.001 * rows)
-    assert RowLimits(costs).prefill_rows(0, 512, 0) == 384, "512 rows are 1 % faster, which no clock can tell"
+    assert RowLimits(costs).prefill_rows(0, 512, 0) == 256
     assert RowLimits(costs, max_pass_seconds=0.15).prefill_rows(0, 512, 0) == 128
     assert RowLimits(costs, max_pass_seconds=0.001).prefill_rows(0, 512, 0) == 16
     assert RowLimits(costs).prefill_rows(0, 200, 0) == 192
+    steep = costs_of(tiles_of_16, lambda rows: 0.002 + 0.001 * rows)
+    assert RowLimits(steep).prefill_rows(0, 200, 0) == 128, "192 rows are 1 % faster, which no clock can tell"
     assert RowLimits(costs).prefill_rows(0, 9, 0) == 9, "what is left of the budget may be less than any slice"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from statistics import median
@@ -19,11 +20,30 @@ from forerun.models.device import choose_kv_dtype
 PASS_ROWS = (1, 2, 4, 8, 9, 16, 17, 24, 32, 33, 48, 49, 64, 65)
 BATCH_SIZE = 8
 BATCH_ROWS = (8, 16, 24, 32, 40, 64, 72, 128)
-SLICE_ROWS = (16, 32, 64, 96, 128, 192, 256, 384, 512)
+SLICE_ROWS = (16, 32, 64, 96, 128, 192, 256, 512)
 CONTEXTS = (128, 768)
 NUM_REPEATS = 3
 # A pass that takes longer ends its ascending series: nobody waits for it, so nobody chooses it.
 MAX_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """Passes of one kind over one bed, by ascending row count."""
+
+    run: Callable[[int], None]
+    rows: Sequence[int]
+    sequences: int
+    context: int
+
+    def affordable(self, clock: Clock) -> _Series:
+        """The same up to the first pass that takes too long, which is still in. Warms everything up."""
+        for index, rows in enumerate(self.rows):
+            start = clock()
+            self.run(rows)
+            if clock() - start > MAX_SECONDS:
+                return replace(self, rows=self.rows[: index + 1])
+        return self
 
 
 def measure_passes(
@@ -31,20 +51,28 @@ def measure_passes(
 ) -> PassCosts:
     """Times verify passes of one and of ``BATCH_SIZE`` sequences and slices of prefill behind two context lengths.
 
-    Points of one bed take turns. Contexts are cut to what the target can hold. Keys and values are as the identity
-    says.
+    All of them take turns, so that a slow spell of the machine makes no cliff. Contexts are cut to what the target can
+    hold. Keys and values are as the identity says.
     """
-    probe = PassProbe(target, SLICE_ROWS[-1], kv_dtype=choose_kv_dtype(identity.kv_dtype))
+    kv_dtype = choose_kv_dtype(identity.kv_dtype)
     room = target.traits.max_context - SLICE_ROWS[-1]
     near, far = (max(0, min(context, room)) for context in CONTEXTS)
-    passes: list[CostPoint] = []
-    slices: list[CostPoint] = []
+    passes: list[_Series] = []
+    slices: list[_Series] = []
     for context in sorted({near, far}):
-        passes += _measure(partial(_pass, probe, 1, context), PASS_ROWS, 1, context, num_repeats, clock)
-        slices += _measure(partial(_slice, probe, context), SLICE_ROWS, 1, context, num_repeats, clock)
-    batch = partial(_pass, probe, BATCH_SIZE, near)
-    passes += _measure(batch, BATCH_ROWS, BATCH_SIZE, near, num_repeats, clock)
-    return PassCosts(identity, datetime.now(UTC).isoformat(timespec="seconds"), tuple(passes), tuple(slices))
+        probe = PassProbe(target, SLICE_ROWS[-1], kv_dtype=kv_dtype)
+        passes.append(_Series(partial(_pass, probe, 1, context), PASS_ROWS, 1, context))
+        slices.append(_Series(partial(_slice, probe, context), SLICE_ROWS, 1, context))
+    probe = PassProbe(target, BATCH_ROWS[-1] // BATCH_SIZE, kv_dtype=kv_dtype)
+    passes.append(_Series(partial(_pass, probe, BATCH_SIZE, near), BATCH_ROWS, BATCH_SIZE, near))
+    points = _measure([series.affordable(clock) for series in (*passes, *slices)], num_repeats, clock)
+    num_passes = len(passes)
+    return PassCosts(
+        identity,
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        tuple(point for series in points[:num_passes] for point in series),
+        tuple(point for series in points[num_passes:] for point in series),
+    )
 
 
 def _pass(probe: PassProbe, sequences: int, context: int, rows: int) -> None:
@@ -55,16 +83,11 @@ def _slice(probe: PassProbe, context: int, rows: int) -> None:
     probe.run_slice(rows, context)
 
 
-def _measure(
-    run: Callable[[int], None], grid: Sequence[int], sequences: int, context: int, num_repeats: int, clock: Clock
-) -> list[CostPoint]:
-    """Median seconds per row count, up to the first that takes too long."""
-    affordable: list[int] = []
-    for rows in grid:
-        start = clock()
-        run(rows)
-        affordable.append(rows)
-        if clock() - start > MAX_SECONDS:
-            break
-    times = time_in_turns([partial(run, rows) for rows in affordable], num_repeats, clock)
-    return [CostPoint(rows, sequences, context, median(one)) for rows, one in zip(affordable, times, strict=True)]
+def _measure(all_series: Sequence[_Series], num_repeats: int, clock: Clock) -> list[list[CostPoint]]:
+    """Median seconds of every pass of every series."""
+    runs = [partial(series.run, rows) for series in all_series for rows in series.rows]
+    times = iter(time_in_turns(runs, num_repeats, clock))
+    return [
+        [CostPoint(rows, series.sequences, series.context, median(next(times))) for rows in series.rows]
+        for series in all_series
+    ]
