@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from functools import cache
 from typing import Any
 
@@ -16,7 +17,8 @@ from forerun.sampling.params import SamplingParams
 from forerun.types import RoundCounts
 from support.faded_models import faded_target
 from support.pairwise import Row, pairwise, whole_product
-from support.same_text import Said, assert_same, say, say_plainly
+from support.same_text import Said, assert_same, say, say_plainly, without_logprobs
+from support.serving import Arrival, Serving, threads
 from support.tiny_decoder import tiny_decoder, truncated
 from support.tiny_models import VOCABULARY
 
@@ -49,6 +51,14 @@ AXES: dict[str, Any] = {
     "hits_prefixes": [False, True],
     "kv_dtype": ["auto", "int8", "float32"],
 }
+# What happens around the drafts. A budget of 31 rows is the least that the widest tree runs with.
+CIRCUMSTANCES: dict[str, Any] = {
+    "row_budget": [31, 64, 128, 512],
+    "arrival": list(Arrival),
+    "is_interrupted": [False, True],
+    "threads": [1, 2, 3, 4],
+    "logprobs": [None, 4],
+}
 
 
 def target_of(model: str) -> Decoder:
@@ -56,8 +66,8 @@ def target_of(model: str) -> Decoder:
     return faded_target(name, torch.bfloat16 if dtype else torch.float32)
 
 
-def params_of(temperature: float) -> SamplingParams:
-    return SamplingParams(temperature=temperature, seed=3, max_tokens=24, ignore_eos=True)
+def params_of(temperature: float, logprobs: int | None = 4) -> SamplingParams:
+    return SamplingParams(temperature=temperature, seed=3, max_tokens=24, ignore_eos=True, logprobs=logprobs)
 
 
 @cache
@@ -74,20 +84,23 @@ def draft_model_of(kind: str, target: Decoder) -> DraftModel | None:
 
 
 def check(row: Row) -> RoundCounts:
-    """One configuration against plain decoding; its counts."""
+    """One configuration against plain decoding on one thread; its counts."""
     target = target_of(row["model"])
     method, kind, shape = row["drafts"]
-    found = say(
-        target,
-        BATCHES[row["batch"]],
-        params_of(row["temperature"]),
-        Drafting(method, row["n"], is_tree=shape == "tree", knobs=FEEDS if method == "suffix" else {}),
-        draft_model=draft_model_of(kind, target),
-        hits_prefixes=row["hits_prefixes"],
-        row_budget=128,  # cuts the prompts of the batch elsewhere than plain decoding does
-        kv_dtype=row["kv_dtype"],
-    )
-    assert_same(found, plain(row["model"], row["temperature"], row["kv_dtype"])[-row["batch"] :])
+    with threads(row["threads"]):
+        found = say(
+            target,
+            BATCHES[row["batch"]],
+            params_of(row["temperature"], row["logprobs"]),
+            Drafting(method, row["n"], is_tree=shape == "tree", knobs=FEEDS if method == "suffix" else {}),
+            draft_model=draft_model_of(kind, target),
+            hits_prefixes=row["hits_prefixes"],
+            row_budget=row["row_budget"],
+            serving=Serving(row["batch"], row["arrival"], row["is_interrupted"]),
+            kv_dtype=row["kv_dtype"],
+        )
+    expected = plain(row["model"], row["temperature"], row["kv_dtype"])[-row["batch"] :]
+    assert_same(found, expected if row["logprobs"] else [without_logprobs(said) for said in expected])
     return found.counts
 
 
@@ -105,14 +118,30 @@ def test_every_method_is_here() -> None:
 
 @pytest.mark.parametrize("model", AXES["model"])
 def test_a_pairwise_sample_says_what_plain_decoding_says(model: str) -> None:
-    check_all([row for row in pairwise(AXES) if row["model"] == model])
+    check_all([row for row in pairwise(AXES | CIRCUMSTANCES) if row["model"] == model])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("temperature", AXES["temperature"])
 @pytest.mark.parametrize("model", AXES["model"])
 def test_the_whole_product_says_what_plain_decoding_says(model: str, temperature: float) -> None:
-    check_all([row for row in whole_product(AXES) if (row["model"], row["temperature"]) == (model, temperature)])
+    """Everything that is drafted, each time under other circumstances."""
+    rows = [row for row in whole_product(AXES) if (row["model"], row["temperature"]) == (model, temperature)]
+    check_all(mixed(rows, whole_product(CIRCUMSTANCES)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", AXES["model"])
+def test_the_whole_product_of_circumstances_says_what_plain_decoding_says(model: str) -> None:
+    """All circumstances, each time around other drafts."""
+    rows = [row for row in whole_product(AXES) if row["model"] == model]
+    check_all(mixed(whole_product(CIRCUMSTANCES), rows))
+
+
+def mixed(rows: list[Row], others: list[Row]) -> list[Row]:
+    """Every one of ``rows``, completed by one of ``others`` that a fixed seed draws."""
+    rng = random.Random(0)
+    return [row | rng.choice(others) for row in rows]
 
 
 @pytest.mark.parametrize("temperature", AXES["temperature"])
@@ -134,13 +163,13 @@ def test_keys_in_int8_are_other_numbers(model: str) -> None:
 def test_a_changed_weight_is_noticed() -> None:
     """The smallest step of one weight leaves the ids alone and must still be seen in the logits."""
     target = target_of("llama")
-    expected = plain("llama", 0.0)
+    expected = [without_logprobs(said) for said in plain("llama", 0.0)]
     other = truncated(target, len(target.blocks))
     weight = target.final_norm.weight
     before = weight.clone()
     weight.data[0] = torch.nextafter(weight[0], torch.tensor(torch.inf))
     try:
-        found = say(other, PROMPTS, params_of(0.0))
+        found = say(other, PROMPTS, params_of(0.0, logprobs=None))
     finally:
         weight.data.copy_(before)
     assert_same(found, expected, bitwise=False)

@@ -21,7 +21,7 @@ from support.leaky_target import Leak, more_threads, other_owners, prefill_cuts,
 SMALL = settings([Numbers("float32")])
 
 
-def compare(directory: Path, leak: Leak | None, chosen: list[Setting], num_prompts: int = 6) -> Report:
+def compare(directory: Path, leak: Leak | None, chosen: list[Setting], num_prompts: int = 3) -> Report:
     subject = TinySubject(leak=leak)
     prompts = subject.prompts(num_prompts)
     kept = RunDirectory(directory, subject, prompts, 8)
@@ -74,7 +74,7 @@ LEAKS: dict[str, tuple[Leak, Callable[[Setting], bool], Callable[[Setting], bool
 def test_a_leak_shows_where_it_can_and_nowhere_else(
     tmp_path: Path, leak: Leak, must_show: Callable[[Setting], bool], may_show: Callable[[Setting], bool]
 ) -> None:
-    report = compare(tmp_path, leak, SMALL)
+    report = compare(tmp_path, leak, SMALL, num_prompts=6)
     shown = {setting for setting, outcome in report.outcomes.items() if outcome.differences}
     assert {setting for setting in SMALL if must_show(setting)} <= shown
     assert shown <= {setting for setting in SMALL if may_show(setting)}
@@ -115,7 +115,7 @@ def test_other_prompts_begin_anew(tmp_path: Path) -> None:
     compare(tmp_path, None, SMALL[:1])
     compare(tmp_path, None, SMALL[:1])
     assert len(list(tmp_path.iterdir())) == 1
-    compare(tmp_path, None, SMALL[:1], num_prompts=3)
+    compare(tmp_path, None, SMALL[:1], num_prompts=2)
     assert len(list(tmp_path.iterdir())) == 2
 
 

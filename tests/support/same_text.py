@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from forerun.models.loading.loaded_target import LoadedTarget
 from forerun.sampling.params import SamplingParams
 from forerun.types import RoundCounts
 from support.recording_target import RecordingTarget
+from support.serving import Serving, serve
 
 Prompt = tuple[int, ...]
 OFF = Drafting()
@@ -42,18 +43,23 @@ def say(
     *,
     hits_prefixes: bool = False,
     row_budget: int = 256,
+    serving: Serving | None = None,
     **engine: Any,
 ) -> Said:
-    """All prompts in one batch. ``hits_prefixes``: once more on the same engine, on the prefixes that it published."""
+    """All prompts in one batch, or as ``serving`` says.
+
+    ``hits_prefixes``: once more on the same engine, on the prefixes that it published.
+    """
     if isinstance(model, LoadedTarget):
         recorder = RecordingTarget(model.target)
         recorded: Target | LoadedTarget = LoadedTarget(recorder, model.tokenizer, model.artifact)
     else:
         recorded = recorder = RecordingTarget(model)
     made = Engine(recorded, drafting, reuses_prefixes=hits_prefixes, row_budget=row_budget, **engine)
-    completions = made.generate(prompts, params)
     if hits_prefixes:
-        completions = made.generate(prompts, params)
+        made.generate(prompts, params)
+    completions = made.generate(prompts, params) if serving is None else serve(made, prompts, params, serving)
+    if hits_prefixes:
         assert any(completion.num_cached_tokens for completion in completions), "no prompt hit a prefix"
     assert made.cache.pool.num_held == 0
     return Said(completions, [prompt for prompt in prompts for _ in range(params.n)], recorder)
@@ -64,6 +70,11 @@ def say_plainly(
 ) -> list[Said]:
     """The yardstick: each prompt alone, nothing drafted, nothing shared."""
     return [say(model, [prompt], params, **engine) for prompt in prompts]
+
+
+def without_logprobs(said: Said) -> Said:
+    """The same, as if no log-probabilities had been asked for."""
+    return replace(said, completions=[replace(completion, logprobs=()) for completion in said.completions])
 
 
 def assert_same(found: Said, plain: Sequence[Said], *, bitwise: bool = True) -> None:
