@@ -58,21 +58,36 @@ def reference_tree(counts: Counts, match: tuple[int, ...], budget: int, depth: i
     return tuple(tokens), tuple(parents), total / counts.count[match]
 
 
+def is_enough(found: Any, limit: DraftLimit) -> bool:
+    return bool(found[2] >= 0.9 * min(limit.num_tokens, limit.num_rows))
+
+
 def reference(counts: Counts, text: Sequence[int], config: SuffixConfig, limit: DraftLimit) -> Any:
-    """Best score over match lengths, ties to the longer."""
+    """Best score over match lengths, ties to the longer, unless one is enough before.
+
+    Lengths whose draft the depth does not cut come first, longest first, then the others, shortest first.
+    """
+    known = [n for n in range(1, min(len(text), config.max_depth - 1) + 1) if counts.count.get(tuple(text[-n:]))]
+    rows = limit.num_rows if limit.is_tree else min(limit.num_tokens, limit.num_rows)
+
+    def wanted(length: int) -> int:
+        return min(rows, math.floor(config.alpha * length + config.offset))
+
+    def is_whole(length: int) -> bool:
+        return (limit.num_tokens if limit.is_tree else wanted(length)) <= config.max_depth - length
+
+    whole = [length for length in known if is_whole(length)]
     best = NOTHING
-    for length in range(1, len(text) + 1):
+    for length in [*reversed(whole), *(length for length in known if length not in whole)]:
         match = tuple(text[-length:])
-        if not counts.count.get(match):
-            break
-        rows = limit.num_rows if limit.is_tree else min(limit.num_tokens, limit.num_rows)
-        budget = min(rows, math.floor(config.alpha * length + config.offset))
         if limit.is_tree:
-            found = reference_tree(counts, match, budget, limit.num_tokens, config.min_token_prob)
+            found = reference_tree(counts, match, wanted(length), limit.num_tokens, config.min_token_prob)
         else:
-            found = reference_chain(counts, match, budget, config.min_token_prob)
-        if found[2] >= best[2]:
+            found = reference_chain(counts, match, wanted(length), config.min_token_prob)
+        if found[2] > best[2] or (found[2] == best[2] and length not in whole):
             best = found
+        if best[0] and is_enough(best, limit):
+            break
     return best
 
 
@@ -109,7 +124,7 @@ def check_against_reference(config: SuffixConfig, limit: DraftLimit, text: list[
     draft = drafter.propose([observed(drafter, text)], [limit])[0]
     own = reference(Counts([text], config.max_depth), text, config, limit)
     shared = reference(Counts([s for s in corpus if s], config.max_depth), text, config, limit)
-    tokens, parents, score = own if own[2] >= shared[2] else shared
+    tokens, parents, score = own if own[2] >= shared[2] or is_enough(own, limit) else shared
     assert (draft.tokens, draft.parents) == (tokens, parents)
     assert sum(draft.survival or ()) == pytest.approx(score)
 

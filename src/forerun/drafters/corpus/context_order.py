@@ -20,7 +20,7 @@ Ints = NDArray[np.int32]
 class ContextOrder:
     """Positions by their context, the tokens that end there read backwards.
 
-    ``positions``, [n]: sorted by context, up to ``max_depth`` tokens of it at least. ``room``, [text]: tokens of the own
+    ``positions``, [n]: sorted by ``max_depth`` tokens of their context at least. ``room``, [text]: tokens of the own
     sequence up to and with each position. ``shared``, [n + 1]: tokens that neighbours k - 1 and k have in common, at
     most ``max_depth``; 0 at both ends.
     """

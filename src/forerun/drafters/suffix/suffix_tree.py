@@ -56,7 +56,15 @@ class SuffixTree:
         position = self._base + len(self._text)
         self._text.append(token)
         self._open.append(self._root)
-        self._open = [self._advance(node, token, position) for node in self._open]
+        for index, node in enumerate(self._open):
+            child = node.children.get(token)
+            if child is not None:
+                self._open[index] = self._advance(node, child, token, position)
+            elif node.count == 1:
+                # Nobody else came this way: the leaf grows.
+                node.length += 1
+            else:
+                self._open[index] = self._add_leaf(node, token, position)
         if len(self._open) == self.max_depth:
             del self._open[0]
 
@@ -175,24 +183,17 @@ class SuffixTree:
         twin._open = [twins[id(node)] for node in self._open]
         return twin
 
-    def _advance(self, node: SuffixNode, token: int, position: int) -> SuffixNode:
-        """Continue the suffix that ends with ``node`` by the token at ``position``; returns where it ends now."""
-        child = node.children.get(token)
-        if child is None:
-            if node.count == 1:
-                # Nobody else came this way: the leaf grows.
-                node.length += 1
-                return node
-            return self._add_leaf(node, token, position)
+    def _advance(self, node: SuffixNode, child: SuffixNode, token: int, position: int) -> SuffixNode:
+        """Continue the suffix that ends with ``node`` into ``child``; returns where it ends now."""
         is_alone = node.count == child.count + 1 and len(node.children) == 1
-        if child.length > 1 and is_alone:
+        if is_alone and child.length > 1:
             # Only this suffix ended between the two: move the border by one token instead.
-            node.length += 1
-            node.start = position + 1 - node.length
-            del node.children[token]
-            child.start += 1
+            node.length = length = node.length + 1
+            node.start = position + 1 - length
+            child.start = start = child.start + 1
             child.length -= 1
-            node.children[self.token(child, 0)] = child
+            del node.children[token]
+            node.children[self._text[start - self._base]] = child
             return node
         if child.length > 1:
             child = self._split(node, child, token)
