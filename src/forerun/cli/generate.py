@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forerun.cli.parser import add_drafting_flags, add_model_flags, add_sampling_flags, drafting_of, sampling_params
+from forerun.cli.rows import add_row_flags, check_row_flags, row_limits
 from forerun.errors import ForerunError
 
 if TYPE_CHECKING:
@@ -42,12 +43,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     add_model_flags(parser)
     add_drafting_flags(parser)
+    add_row_flags(parser)
     add_sampling_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Generates; text as it comes, then the counts, or one JSON object."""
     params = sampling_params(args)
+    check_row_flags(args)
     drafting = drafting_of(args)
     text = _read_prompt(args)
 
@@ -68,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     prompt = _prompt_ids(loaded.tokenizer, text, is_chat=args.chat)
     # The engine cuts an output where the context ends, so more room than that is never used.
     longest = min(len(prompt) + params.max_tokens, loaded.target.traits.max_context) + drafting.max_rows + 32
+    limits = row_limits(args, loaded)
     engine = Engine(
         loaded,
         drafting,
@@ -75,6 +79,7 @@ def run(args: argparse.Namespace) -> int:
         cache_tokens=None if cache_bytes else longest * params.n,
         cache_bytes=cache_bytes,
         kv_dtype=args.kv_dtype,
+        limits=limits,
     )
     if args.json:
         artifact = drafter.artifact if drafter else NO_ARTIFACT
@@ -82,6 +87,8 @@ def run(args: argparse.Namespace) -> int:
         completions = engine.generate([prompt], params)
         _print_json(completions, replace(started, harness="forerun generate").ended())
         return 0
+    if args.show_rounds and limits is not None:
+        print(f"rows: {limits.describe(engine.prefill_rows)}")
     events = engine.stream(prompt, params)
     completions = _show(Terminal(), engine, events, show_rounds=args.show_rounds)
     for completion in completions:

@@ -1,4 +1,4 @@
-"""``forerun models``: the catalogue, and fetching from it."""
+"""``forerun models``: the catalog, and fetching from it."""
 
 from __future__ import annotations
 

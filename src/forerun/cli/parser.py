@@ -40,7 +40,7 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         "--model",
         default=DEFAULT_MODEL,
         metavar="MODEL",
-        help="directory, GGUF file, catalogue name or hub:ORG/NAME (default: %(default)s)",
+        help="directory, GGUF file, catalog name or hub:ORG/NAME (default: %(default)s)",
     )
     parser.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16"), help="arithmetic (auto)")
     add_kv_flag(parser, default="auto")

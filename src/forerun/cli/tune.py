@@ -102,7 +102,10 @@ def _tune(
     deadline: Deadline,
     args: argparse.Namespace,
 ) -> TuneResult:
-    """Runs or resumes the plan. The run ends when its report and policy lie on disk, not before."""
+    """Runs or resumes the plan. The run ends when its report and policy lie on disk, not before.
+
+    A run that was out of time doesn't end: the same command goes on with it.
+    """
     from forerun.cli.tune_progress import TuneProgress
     from forerun.report.html import write_report
     from forerun.sweep.files import in_use
@@ -126,7 +129,8 @@ def _tune(
             raise
         write_report(result, args.out / REPORT)
         write_policy(args.out / POLICY, Policy.of(result))
-        run.finish(result)
+        if result.is_finished:
+            run.finish(result)
     return result
 
 
