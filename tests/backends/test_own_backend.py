@@ -199,3 +199,47 @@ def test_a_draft_model_drafts_again_and_again_behind_the_same_text():
         draft(3, 1)
     # The text stays computed: each draft is its N passes of one row.
     assert passes == [1, 1, 1] * 3
+
+
+def test_starting_a_draft_model_runs_it_over_the_prompt_each_time():
+    backend = tiny_backend()
+    shallow = backend._drafters["shallow"].target
+    passes = []
+    forward = shallow.forward
+
+    def counted(*args, **more):
+        passes.append(len(args[0].tokens))
+        return forward(*args, **more)
+
+    shallow.forward = counted
+    text = backend.prompt_ids(prompts_of(1, 31)[0])
+    start = backend.probe.start_runner(Drafting("draft_model", 3), PARAMS, "shallow", text)
+    for num_tokens in (1, 5, len(text), 5):
+        start(num_tokens)
+    assert passes == [1, 5, len(text), 5]
+
+
+@pytest.mark.parametrize("is_recurrent", [False, True])
+def test_both_arms_of_a_pair_read_prompts_in_the_same_slices_under_the_same_budget(is_recurrent):
+    target = ToyTarget(VOCAB, order=1, is_recurrent=is_recurrent, max_context=2048)
+    backend = backend_of(target)
+    params = SamplingParams(max_tokens=60, ignore_eos=True, seed=0)
+    prompts = [*prompts_of(2, VOCAB), *prompts_of(1, VOCAB, length=600)]
+    slices, budgets = {}, set()
+    for drafting in (OFF, Drafting("suffix", 63, is_tree=not is_recurrent), Drafting("ngram", 3)):
+        sizes = []
+        forward = target.forward
+
+        def watched(batch, store, taps=frozenset(), sizes=sizes, forward=forward):
+            # A slice of prefill wants no logits, its last one those of one row.
+            sizes += [batch.num_committed[owner] for owner in batch.num_committed if batch.owners.count(owner) > 200]
+            return forward(batch, store, taps)
+
+        target.forward = watched
+        backend.run(prompts, drafting, params, concurrency=3)
+        target.forward = forward
+        slices[drafting.method] = sizes
+        flags = dict(backend.conditions(drafting, params, concurrency=3, drafter="").flags)
+        budgets.add((flags["row_budget"], flags["prefill_rows"]))
+    assert slices["off"] == slices["suffix"] == slices["ngram"] and len(slices["off"]) >= 2
+    assert len(budgets) == 1

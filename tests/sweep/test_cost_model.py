@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from forerun.engine.costs.interpolation import Line, never_falling
 from forerun.sweep.cells import Candidate
-from forerun.sweep.cost_measuring import measure_draft, measure_target, rows_needed
+from forerun.sweep.cost_measuring import measure_draft, measure_slices, measure_start, measure_target, rows_needed
 from forerun.sweep.cost_model import (
     CostModel,
     DraftCost,
@@ -131,6 +131,23 @@ def test_batches_are_predicted_by_mean_rows_and_prefill_dilutes():
     assert diluted.ratio == pytest.approx((6 + 4) / (2 * 46.5 / 16 + 4))
 
 
+def test_what_a_drafter_does_with_a_prompt_weighs_on_its_side_alone():
+    some = counts([(3, 3), (3, 1)])
+    # 20 seconds are 2 plain steps of 10.
+    found = model().predict(some, 3, 1, 100, prefill_seconds=30.0, start_seconds=20.0)
+    assert found.ratio == pytest.approx((6 + 3) / (2 * 1.65 + 3 + 2))
+    assert DraftCost(DraftCostTable("t", Candidate("ngram", 1), DRAFTS, 0.25)).start_seconds(40) == 10.0
+
+
+def test_a_prompt_is_read_slice_by_slice():
+    slices = tuple(CostPoint(rows, 1, context, rows + context / 10) for rows in (16, 64) for context in (0, 128))
+    cost = TargetCost(TargetCostTable("t", POINTS, 0.0, slices, 64))
+    assert cost.prefill_seconds(64) == 64.0
+    assert cost.prefill_seconds(40) == 40.0
+    # Slices of 64, 64 and 22 rows behind 0, 64 and 128 tokens.
+    assert cost.prefill_seconds(150) == pytest.approx(64 + (64 + 6.4) + (22 + 12.8))
+
+
 def test_no_round_no_prediction_and_the_edge_is_told():
     assert model().predict(RoundCounts(), 3, 1, 100) is None
     assert model().predict(counts([(3, 1)]), 3, 1, 1000).is_outside
@@ -161,6 +178,26 @@ def test_measuring_takes_turns_and_medians_so_that_a_slow_spell_is_outvoted():
     assert machine.calls == [1, 4] * 4
     drafts = measure_draft(machine.run_draft, [(3, 2)], num_repeats=3, clock=machine.clock)
     assert drafts == (DraftCostPoint(3, 2, pytest.approx(6.0)),)
+
+
+def test_slices_and_starts_are_timed_without_what_does_not_belong_to_them():
+    machine = FakeMachine()
+
+    def run_slice(rows, context):
+        machine.now += rows + context * 0.01
+
+    found = measure_slices(run_slice, [16, 64], [0, 100], clock=machine.clock)
+    assert [(point.rows, point.sequences, point.context) for point in found] == [
+        (16, 1, 0), (64, 1, 0), (16, 1, 100), (64, 1, 100)
+    ]  # fmt: skip
+    assert [point.seconds for point in found] == pytest.approx([16, 64, 17, 65])
+
+    def run_start(num_tokens):
+        # One draft, whatever the prompt.
+        machine.now += 5.0 + 0.5 * num_tokens
+
+    assert measure_start(run_start, 41, clock=machine.clock) == pytest.approx(0.5)
+    assert measure_start(run_start, 1, clock=machine.clock) == 0.0
 
 
 def test_the_grid_holds_plain_steps_and_every_round():

@@ -287,3 +287,16 @@ def test_an_engine_without_probe_is_measured_blind(tmp_path):
     assert {cell.state for cell in result.cells} == {CellState.MEASURED}
     assert all(cell.predicted_ratio is None for cell in result.cells)
     assert result.target_costs == ()
+
+
+@pytest.mark.parametrize("per_token", [0.0, 0.02])
+def test_what_a_drafter_does_with_a_prompt_is_in_the_prediction(tmp_path, per_token):
+    economics = Economics(
+        c=lambda rows, sequences, context: 0.03 + 0.001 * rows, start=lambda method, length: per_token * length, **SURE
+    )
+    result = tune(tmp_path, plan_of(n=[3]), FakeBackend(economics=economics))
+    (cell,) = result.cells
+    (costs,) = result.draft_costs
+    assert costs.start_per_token == pytest.approx(per_token)
+    assert cell.predicted_ratio == pytest.approx(cell.interval.median, rel=0.03)
+    assert (cell.predicted_ratio < 1.5) == bool(per_token), "a quarter of the time or more goes into the prompt"
