@@ -50,7 +50,7 @@ def choose(trials: Sequence[Trial], settings: Sequence[Setting], workload: str, 
 def figures(trials: Sequence[Trial], found: Finalists, reaches: Mapping[tuple[str, str], float]) -> list[Figure]:
     """Plain over plain and best over best for every peer, then best over the best of any.
 
-    ``reaches`` are what is aimed at, by ("plain" or "best", peer or ``ANY_PEER``).
+    ``reaches`` are what is aimed at, by ("plain", peer) or (workload, ``ANY_PEER``).
     """
     here = [trial for trial in trials if trial.stage == MEASURE and trial.workload == found.workload]
     rows = []

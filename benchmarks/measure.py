@@ -22,17 +22,11 @@ _SETTLE_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What spoils an answer, when to stop, and where a machine is read (replaced in tests)."""
+    """What spoils an answer, where a machine is read (replaced in tests), and how long engines get to come to rest."""
 
     limits: LoadLimits
-    ends_at: float
     read: Callable[[int], LoadSample] = read_machine
     settle_seconds: float = _SETTLE_SECONDS
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no further prompt may begin."""
-        return time.monotonic() >= self.ends_at
 
 
 class Measurement:
@@ -46,14 +40,14 @@ class Measurement:
         self._report = report
         self._round = 0
 
-    def run(self, stage: str, settings: Sequence[Setting], prompts: Sequence[TokenPrompt]) -> bool:
-        """All settings on every prompt, prompt by prompt. False where the time was up before the last one."""
+    def run(self, stage: str, settings: Sequence[Setting], prompts: Sequence[TokenPrompt], ends_at: float) -> bool:
+        """All settings on every prompt, prompt by prompt. False where the time was up before the last one began."""
         self._servers.keep(settings)
         for setting in settings:
             if not self._servers.is_restarted(setting):
                 self._servers.ready(setting)
         for index, prompt in enumerate(prompts):
-            if self._watch.is_over:
+            if time.monotonic() >= ends_at:
                 return False
             self._report(f"{stage}: {prompt.workload} {index + 1}/{len(prompts)}, {len(settings)} settings")
             self._round += 1
@@ -77,7 +71,7 @@ class Measurement:
                     self._servers.drop(setting)
             trial = Trial(stage, self._round, prompt.workload, prompt.id, setting, answer, spoiled)
             self.trials.append(trial)
-            if trial.is_kept or self._watch.is_over:
+            if trial.is_kept:
                 return
 
     def _watched(self, server: Server, setting: Setting, prompt: TokenPrompt) -> tuple[Answer, str]:

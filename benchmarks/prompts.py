@@ -25,15 +25,20 @@ _FETCH_SECONDS = 120
 
 @dataclass(frozen=True, slots=True)
 class TokenPrompt:
-    """One prompt as every engine gets it, and how many tokens all of them write: as many as the answer has.
+    """One prompt as every engine gets it, and forerun's plain answer to it, end token left out.
 
-    An answer that is forced past its natural end loops, which flatters whatever copies.
+    All engines write as many tokens as that has: an answer forced past its natural end loops, and flatters copying.
     """
 
     id: str
     workload: str
     token_ids: tuple[int, ...]
-    num_tokens: int = 0
+    answer: tuple[int, ...] = ()
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens every engine writes."""
+        return len(self.answer)
 
 
 @dataclass(frozen=True, slots=True)

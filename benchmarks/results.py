@@ -9,14 +9,14 @@ from benchmarks.report import Figure, RatioRow, Report, SettingRow
 _HEAD = """# forerun beside its peers
 
 Every engine got the same token ids, wrote the same number of tokens greedily (as many as forerun's own answer has, end
-token left out), with the same threads, one request at a time, every cache and drafter memory empty. Engines took turns prompt by
-prompt, in an order drawn anew for each; an answer during which the machine was busy with something else was
+token left out), with the same threads, one request at a time, every cache and drafter memory empty. Engines took turns
+prompt by prompt, in an order drawn anew for each; an answer during which the machine was busy with something else was
 repeated, or dropped. The best setting of each engine was chosen on some prompts and measured on others.
 
-Ratios are another engine's time over forerun's: above 1 forerun is faster. The median stands before its order-statistic
-interval (96.9 %), which six pairs of prompts or more give; "pairs" counts them. *End to end* holds the prompt's pass, *decoding* is the
-time per token behind the first one. An interval that holds 1 is a tie. None of this is a multiplier for another machine,
-model or traffic.
+Ratios are another engine's time over forerun's: above 1 forerun is faster. The median stands before its interval (order
+statistics, 96.9 %), which six pairs of prompts or more give. *End to end* holds the prompt's pass, *decoding* is the
+time per token behind the first one. An interval that holds 1 is a tie. None of this is a multiplier for another
+machine, model or traffic.
 """
 
 
@@ -41,8 +41,8 @@ def _pair(report: Report) -> str:
         ),
         _broken(report),
         "### Every setting, on the choosing prompts\n",
-        "Ratio: forerun's plain decoding takes so many times as long as this setting, end to end. *Drafted* 0 beside a\n"
-        "setting that is switched on means that it never fired on these prompts. *Same text* counts answers equal to\n"
+        "Ratio: forerun's plain decoding takes so many times as long as this setting, end to end. 0 drafted tokens\n"
+        "beside a setting that is switched on: it never fired on these prompts. *Same text* counts answers equal to\n"
         "forerun's token by token; engines round differently, and near-ties then turn.\n",
         _table(
             ["workload", "setting", "tok/s", "ms/token", "ratio", "pairs", "accepted / drafted", "tokens a pass"]
@@ -130,8 +130,8 @@ def _divergences(report: Report) -> str:
     if not report.divergences:
         return "Not measured in this run (`--positions 0`).\n"
     head = (
-        "Next-token laws beside fp32 arithmetic on the same file, at positions within answers. KL in nats over the 1,000\n"
-        "likeliest tokens of both and one class for the rest, which is never more than the whole divergence.\n"
+        "Next-token laws beside fp32 arithmetic on the same weights, at positions within answers. KL in nats over the\n"
+        "1,000 likeliest tokens of both and one class for the rest, which is never more than the whole divergence.\n"
     )
     rows = [
         [entry.label, str(entry.num_positions), f"{entry.mean_kl:.2g}", f"{entry.median_kl:.2g}"]

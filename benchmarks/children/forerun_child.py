@@ -3,12 +3,14 @@
 import argparse
 import gc
 import time
+from typing import Any
 
 import torch
 
 from benchmarks.children.lines import serve
 from forerun import Drafting, Engine, SamplingParams
 from forerun.drafters.method import DraftModel
+from forerun.engine.request import FinishReason
 from forerun.models.loading.load_target import load_target
 
 BLOCK = 16
@@ -35,7 +37,7 @@ class Child:
         prompt: list[int],
         num_tokens: int,
         method: str,
-        options: dict[str, object],
+        options: dict[str, Any],
         ends_naturally: bool = False,
     ) -> dict[str, object]:
         """One prompt. The time to set up an empty engine is told apart: other engines start before the clock does."""
@@ -52,8 +54,9 @@ class Child:
             first = first or (time.perf_counter() - start if request.output else 0.0)
         gc.enable()
         counts = engine.completion(request).counts
+        has_end = ends_naturally and request.finish_reason is FinishReason.STOP
         return {
-            "token_ids": request.output,
+            "token_ids": request.output[:-1] if has_end else request.output,
             "setup_seconds": start - before,
             "first_token_seconds": first,
             "num_drafted": counts.drafted,
@@ -68,7 +71,7 @@ class Child:
         (found,) = done.logprobs
         return {"logprobs": [[token, value] for token, value in found.top]}
 
-    def _engine(self, num_tokens: int, method: str, options: dict[str, object]) -> Engine:
+    def _engine(self, num_tokens: int, method: str, options: dict[str, Any]) -> Engine:
         method = "off" if method == "plain" else method
         n = options.pop("n", 0)
         is_tree = bool(options.pop("tree", 0))

@@ -34,7 +34,7 @@ def main():
         return {
             "address": server.listening_address,
             "version": f"xllamacpp {xllamacpp.__version__}",
-            "system": " ".join(xllamacpp.get_system_info().split()),
+            "system": ", ".join(part.split("=")[0].strip() for part in xllamacpp.get_system_info().split("|") if "= 1" in part),
         }
 
     serve(ready, {})

@@ -144,6 +144,10 @@ class Server(ABC):
         """
 
     @abstractmethod
+    def next_token_logprobs(self, prompt: Sequence[int], num_most: int) -> dict[int, float]:
+        """The most probable next tokens with their natural logarithms, before anything that sampling does."""
+
+    @abstractmethod
     def stop(self) -> None:
         """Ends every process of it."""
 

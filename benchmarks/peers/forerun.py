@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import benchmarks
@@ -19,14 +20,11 @@ _DRAFT_MODEL_N = {True: (3,), False: (1, 3, 7)}
 class ForerunServer(LineServer):
     """Loads the GGUF file or the directory, whichever the setting's weights are."""
 
-    def next_token_logprobs(self, prompt: list[int], num_most: int) -> dict[int, float]:
-        """See ``benchmarks.divergence``."""
-        found = self.ask("next_token_logprobs", prompt=prompt, num_most=num_most)
-        return {int(token): float(value) for token, value in found["logprobs"]}
-
-    def natural_answer(self, prompt: list[int], max_tokens: int) -> list[int]:
+    def natural_answer(self, prompt: Sequence[int], max_tokens: int) -> list[int]:
         """What plain decoding says until it ends by itself: how long an answer to this prompt is."""
-        found = self.ask("generate", prompt=prompt, num_tokens=max_tokens, method=OFF, options={}, ends_naturally=True)
+        found = self.ask(
+            "generate", prompt=list(prompt), num_tokens=max_tokens, method=OFF, options={}, ends_naturally=True
+        )
         return [int(token) for token in found["token_ids"]]
 
 

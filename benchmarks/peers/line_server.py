@@ -76,6 +76,11 @@ class LineServer(Server):
             found["num_steps"],
         )
 
+    def next_token_logprobs(self, prompt: Sequence[int], num_most: int) -> dict[int, float]:
+        """See ``Server``."""
+        found = self.ask("next_token_logprobs", prompt=list(prompt), num_most=num_most)
+        return {int(token): float(value) for token, value in found["logprobs"]}
+
     def stop(self) -> None:
         """See ``Server``."""
         self._process.stop()

@@ -39,8 +39,9 @@ class LlamaCppServer(Server):
         """See ``Server``."""
         return self._child.pid
 
-    def slot(self) -> dict[str, Any]:
-        """What the server says of its slot: the only place that tells whether it really drafts."""
+    def slot_after_a_token(self) -> dict[str, Any]:
+        """What the server says of its slot, the only place that tells whether it really drafts, and not before work."""
+        http.post(self.port, "/completion", {"prompt": [1], "n_predict": 1, "cache_prompt": False}, self._limit)
         (slot,) = http.get(self.port, "/slots")
         return dict(slot)
 
@@ -73,7 +74,7 @@ class LlamaCppServer(Server):
         )
 
     def next_token_logprobs(self, prompt: Sequence[int], num_most: int) -> dict[int, float]:
-        """See ``benchmarks.divergence``."""
+        """See ``Server``."""
         body = {"prompt": list(prompt), "n_predict": 1, "temperature": 0.0, "n_probs": num_most, "cache_prompt": False}
         found = http.post(self.port, "/completion", body, self._limit)
         (first,) = found["completion_probabilities"]
@@ -116,7 +117,7 @@ class LlamaCppPeer(Peer):
         child = LineServer("llamacpp", command, environment_of(launch.threads), launch)
         server = LlamaCppServer(child, launch)
         try:
-            slot = server.slot()
+            slot = server.slot_after_a_token()
             found = (bool(slot["speculative"]), str(slot["params"]["speculative.types"]))
             if found != (wanted := (not setting.is_plain, _type_name(setting))):
                 raise ForerunError(f"a slot with (speculative, types) {wanted}", f"{found}", "see the server's log")

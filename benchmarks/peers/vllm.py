@@ -58,7 +58,7 @@ class VllmServer(Server):
         )
 
     def next_token_logprobs(self, prompt: Sequence[int], num_most: int) -> dict[int, float]:
-        """See ``benchmarks.divergence``."""
+        """See ``Server``."""
         wanted = min(num_most, _MAX_LOGPROBS)
         found = self._complete(prompt, max_tokens=1, logprobs=wanted, return_tokens_as_token_ids=True)
         (top,) = found["choices"][0]["logprobs"]["top_logprobs"]

@@ -1,0 +1,127 @@
+"""The one command: ``python -m benchmarks.compare --target smollm2-135m [--draft FILE] [--quick]``.
+
+Builds each peer's environment on first use, runs forerun and its peers in turn on the same prompts, keeps the report in
+benchmarks/results/ and every raw answer in runs/benchmarks/, and writes benchmarks/RESULTS.md from all reports there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks import report, results
+from benchmarks.comparison import Comparison
+from benchmarks.plan import PEERS, Plan
+from benchmarks.trial import Trial
+from forerun.errors import ForerunError
+
+_HERE = Path(__file__).parent
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 0; 2 with one line on standard error where forerun or its models can't be run."""
+    given = _parser().parse_args(arguments)
+    plan = _plan(given)
+    slug = _slug(plan)
+    runs = Path(given.runs) / slug
+    started = time.monotonic()
+    try:
+        comparison = Comparison(plan, _command(plan, given), runs / "logs", lambda line: _say(line, started))
+        try:
+            found = comparison.run()
+        finally:
+            _write_trials(comparison.trials, runs / "trials.jsonl")
+    except ForerunError as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
+    kept = Path(given.results)
+    report.write(found, kept / f"{slug}.json")
+    page = results.render(report.read(path) for path in sorted(kept.glob("*.json")))
+    Path(given.page).write_text(page)
+    print(results.render([found]))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description="forerun beside its peers.")
+    parser.add_argument("--target", required=True, help="GGUF file, model directory, hub:ORG/NAME or catalogue name")
+    parser.add_argument("--draft", help="the same for a draft model")
+    parser.add_argument("--quick", action="store_true", help="six minutes: few settings, prompts and tokens")
+    parser.add_argument("--peers", default=",".join(PEERS), help="some of %(default)s")
+    parser.add_argument("--workloads", default="code_edit,human_eval", help="names, default %(default)s")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--num-choose", type=int, help="prompts per workload to choose settings on")
+    parser.add_argument("--num-measure", type=int, help="prompts per workload to compare the chosen ones on")
+    parser.add_argument("--max-tokens", type=int, help="longest answer")
+    parser.add_argument("--positions", type=int, help="positions where divergences from fp32 are taken; 0 for none")
+    parser.add_argument("--seconds", type=float, help="time for measuring, environments and answers not counted")
+    parser.add_argument("--gguf-dtype", default="bfloat16", help="forerun's arithmetic beside GGUF peers")
+    parser.add_argument("--max-foreign-share", type=float, help="busier machines spoil an answer")
+    parser.add_argument("--max-switches", type=float, help="more involuntary switches a second and CPU spoil an answer")
+    parser.add_argument("--runs", default="runs/benchmarks", help="raw answers and logs")
+    parser.add_argument("--results", default=str(_HERE / "results"), help="reports, one a pair")
+    parser.add_argument("--page", default=str(_HERE / "RESULTS.md"))
+    return parser
+
+
+def _plan(given: argparse.Namespace) -> Plan:
+    plan = Plan(
+        given.target,
+        given.draft,
+        tuple(name for name in given.peers.split(",") if name),
+        tuple(given.workloads.split(",")),
+        given.threads,
+        gguf_dtype=given.gguf_dtype,
+    )
+    plan = plan.quick() if given.quick else plan
+    return plan.changed(
+        num_choose=given.num_choose,
+        num_measure=given.num_measure,
+        max_tokens=given.max_tokens,
+        num_positions=given.positions,
+        seconds=given.seconds,
+        max_foreign_share=given.max_foreign_share,
+        max_switches=given.max_switches,
+    )
+
+
+def _slug(plan: Plan) -> str:
+    names = [Path(name).stem for name in (plan.target, plan.draft) if name]
+    return re.sub(r"[^\w.-]+", "-", "+".join(names)).strip("-").lower() + ("-quick" if plan.is_quick else "")
+
+
+def _command(plan: Plan, given: argparse.Namespace) -> str:
+    """How to get this again on another machine: files by their names alone."""
+    parts = ["python -m benchmarks.compare"]
+    for name, value in vars(given).items():
+        if name in ("runs", "results", "page") or value is None or value is False:
+            continue
+        if value == _parser().get_default(name):
+            continue
+        shown = Path(value).name if name in ("target", "draft") and Path(value).exists() else str(value)
+        flag = "--" + name.replace("_", "-")
+        parts.append(flag if value is True else f"{flag} {shlex.quote(shown)}")
+    return " ".join(parts)
+
+
+def _write_trials(trials: Sequence[Trial], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        for trial in trials:
+            row = asdict(trial) | {"setting": trial.setting.label}
+            file.write(json.dumps(row) + "\n")
+
+
+def _say(line: str, started: float) -> None:
+    print(f"[{time.monotonic() - started:5.0f} s] {line}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

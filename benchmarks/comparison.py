@@ -1,0 +1,213 @@
+"""The whole run: files, environments, prompts, choosing, measuring, divergences, and one report."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import torch
+
+from benchmarks.divergence import Divergence, compare, laws, prefixes
+from benchmarks.environments import build
+from benchmarks.finalists import choose, figures
+from benchmarks.measure import Measurement, Watch
+from benchmarks.models import resolve, tokenizer_of
+from benchmarks.peers.base import Launch, NotRun, Pair, Peer, Setting
+from benchmarks.peers.forerun import ForerunPeer, ForerunServer
+from benchmarks.peers.llamacpp import LlamaCppPeer
+from benchmarks.peers.transformers import TransformersPeer
+from benchmarks.peers.vllm import VllmPeer
+from benchmarks.plan import AIMS, Plan
+from benchmarks.prompts import Halves, TokenPrompt, halves
+from benchmarks.report import CHOOSE, MEASURE, Report, setting_rows
+from benchmarks.servers import Servers
+from benchmarks.trial import Trial, agreement
+from forerun.errors import ForerunError
+from forerun.models.device import describe_device
+from forerun.sweep.load_guard import LoadLimits
+
+# Of the time that is left when the first settings run.
+_CHOOSING_SHARE = 0.5
+_WARM_UP = "Name three rivers of Europe and the seas that they flow into."
+
+
+class Comparison:
+    """One pair of models. ``trials`` are the raw material, kept whole beside the report."""
+
+    def __init__(self, plan: Plan, command: str, logs: Path, report: Callable[[str], None]) -> None:
+        self.plan = plan
+        self._command = command
+        self._say = report
+        self.pair = Pair(resolve(plan.target), resolve(plan.draft) if plan.draft else None)
+        self._launch = Launch(self.pair, plan.threads, plan.context, logs)
+        self._ours = ForerunPeer(plan.gguf_dtype)
+        self._not_run: list[NotRun] = []
+        self._peers = self._built({self._ours.name: self._ours} | self._wanted_peers())
+        self._settings = self._all_settings()
+        self._plain = next(setting for setting in self._settings if setting.peer == self._ours.name)
+        self.trials: list[Trial] = []
+
+    def run(self) -> Report:
+        """Raises ForerunError only where forerun itself can't run; a peer that can't is listed in the report."""
+        plan = self.plan
+        tokenizer = tokenizer_of(self.pair.target)
+        ends_at = time.monotonic() + plan.seconds
+        watch = Watch(LoadLimits(plan.max_foreign_share, plan.max_switches))
+        with Servers(self._peers, self._launch, tokenizer.encode(_WARM_UP), self._say) as servers:
+            prompts = {
+                name: self._with_answers(servers, halves(name, tokenizer, plan.max_prompt, plan.seed))
+                for name in plan.workloads
+            }
+            measurement = Measurement(servers, watch, plan.seed, self._say)
+            self.trials = measurement.trials
+            is_complete = self._choose(servers, measurement, prompts, ends_at)
+            found = [choose(self.trials, self._settings, name, self._plain) for name in plan.workloads]
+            for finalists, end in zip(found, shares(len(found), ends_at)):
+                fresh = prompts[finalists.workload].measure
+                is_complete &= self._run(servers, measurement, MEASURE, finalists.settings, [fresh], end)
+            divergences = self._divergences(servers, prompts) if plan.num_positions else []
+            not_run = [*self._not_run, *servers.not_run.values()]
+        return Report(
+            pair=self.pair.name,
+            command=self._command,
+            date=datetime.now(UTC).date().isoformat(),
+            machine=_machine(plan),
+            is_quick=plan.is_quick,
+            is_complete=is_complete,
+            versions={name: peer.version() for name, peer in self._peers.items()},
+            prompts={name: _described(parts) for name, parts in prompts.items()},
+            figures=[row for finalists in found for row in figures(self.trials, finalists, AIMS)],
+            rows=setting_rows(self.trials, self._settings, self._plain),
+            divergences=divergences,
+            not_run=not_run,
+            broken=self._broken(),
+        )
+
+    def _wanted_peers(self) -> dict[str, Peer]:
+        known: list[Peer] = [LlamaCppPeer(), TransformersPeer(), VllmPeer(is_eager=self.plan.is_quick)]
+        by_name = {peer.name: peer for peer in known}
+        if strange := [name for name in self.plan.peers if name not in by_name]:
+            raise ForerunError(f"peers among {', '.join(by_name)}", repr(strange[0]), "correct --peers")
+        return {name: by_name[name] for name in self.plan.peers}
+
+    def _built(self, peers: Mapping[str, Peer]) -> dict[str, Peer]:
+        """Those whose environment is there or could be built."""
+        found = {}
+        for name, peer in peers.items():
+            try:
+                if peer.environment is not None:
+                    build(peer.environment, self._say)
+                found[name] = peer
+            except ForerunError as error:
+                self._not_run.append(NotRun(name, str(error)))
+                self._say(f"not run: {name}: {error}")
+        return found
+
+    def _all_settings(self) -> list[Setting]:
+        found: list[Setting] = []
+        for peer in self._peers.values():
+            settings = peer.settings(self.pair, is_quick=self.plan.is_quick)
+            found += settings.run
+            self._not_run += settings.left_out
+        return found
+
+    def _with_answers(self, servers: Servers, parts: Halves) -> Halves:
+        """As many prompts as are planned, with forerun's plain answers; prompts with short answers are passed over."""
+        choosing = self._answered(servers, parts.choose, self.plan.num_choose)
+        return Halves(choosing, self._answered(servers, parts.measure, self.plan.num_measure))
+
+    def _answered(self, servers: Servers, prompts: Sequence[TokenPrompt], num_wanted: int) -> tuple[TokenPrompt, ...]:
+        server = servers.ready(self._plain)
+        if not isinstance(server, ForerunServer):
+            raise ForerunError("forerun to run", servers.not_run[self._plain].reason, "see its log")
+        found: list[TokenPrompt] = []
+        for prompt in prompts:
+            if len(found) == num_wanted:
+                break
+            self._say(f"answer: {prompt.workload} {len(found) + 1}/{num_wanted}")
+            answer = server.natural_answer(prompt.token_ids, self.plan.max_tokens)
+            if len(answer) >= self.plan.min_tokens:
+                found.append(replace(prompt, answer=tuple(answer)))
+        return tuple(found)
+
+    def _choose(
+        self, servers: Servers, measurement: Measurement, prompts: Mapping[str, Halves], ends_at: float
+    ) -> bool:
+        now = time.monotonic()
+        end = now + _CHOOSING_SHARE * (ends_at - now)
+        choosing = [parts.choose for parts in prompts.values()]
+        return self._run(servers, measurement, CHOOSE, self._settings, choosing, end)
+
+    def _run(
+        self,
+        servers: Servers,
+        measurement: Measurement,
+        stage: str,
+        settings: Sequence[Setting],
+        prompts: Sequence[Sequence[TokenPrompt]],
+        ends_at: float,
+    ) -> bool:
+        """In waves that memory holds, forerun's settings in each of them, so that every ratio is of neighbours."""
+        ours = [setting for setting in settings if setting.peer == self._ours.name]
+        theirs = [setting for setting in settings if setting.peer != self._ours.name]
+        waves = servers.waves(ours, theirs)
+        parts = [(wave, members) for wave in waves for members in prompts]
+        ends = shares(len(parts), ends_at)
+        return all([measurement.run(stage, wave, members, end) for (wave, members), end in zip(parts, ends)])
+
+    def _divergences(self, servers: Servers, prompts: Mapping[str, Halves]) -> list[Divergence]:
+        """Every plain setting beside fp32 arithmetic, engine by engine."""
+        texts = [(prompt.token_ids, prompt.answer) for parts in prompts.values() for prompt in parts.measure]
+        contexts = prefixes(texts, self.plan.num_positions, self.plan.seed)
+        servers.keep(())
+        self._say(f"divergences at {len(contexts)} positions")
+        exact = self._ours.start_with("float32", self._plain, self._launch)
+        try:
+            reference = laws(exact.next_token_logprobs, contexts)
+        finally:
+            exact.stop()
+        found = []
+        for setting in self._settings:
+            servers.keep((setting,))
+            if setting.is_plain and (server := servers.ready(setting)) is not None:
+                self._say(f"divergences of {setting.label}")
+                found.append(compare(setting.label, reference, laws(server.next_token_logprobs, contexts)))
+        return found
+
+    def _broken(self) -> list[str]:
+        """forerun's settings of equal weights must give one text."""
+        plains = {s.weights: s for s in self._settings if s.peer == self._ours.name and s.is_plain}
+        ours = [setting for setting in self._settings if setting.peer == self._ours.name]
+        texts = {setting: agreement(self.trials, setting, plains[setting.weights]) for setting in ours}
+        return [setting.label for setting, found in texts.items() if found.num_same < found.num_texts]
+
+
+def shares(num_parts: int, ends_at: float) -> Iterator[float]:
+    """When each part must be over: what time is left, divided among those that are still to come."""
+    for index in range(num_parts):
+        now = time.monotonic()
+        yield now + (ends_at - now) / (num_parts - index)
+
+
+def _machine(plan: Plan) -> str:
+    device = describe_device(torch.device("cpu"))
+    system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    load = f"spoiled above {plan.max_foreign_share:.0%} of the CPUs taken or {plan.max_switches:g} switches a second"
+    return f"{device.name}, {device.driver}, {psutil.cpu_count()} CPUs, {plan.threads} threads, {system}; {load}"
+
+
+def _described(parts: Halves) -> str:
+    def of(prompts: Sequence[TokenPrompt]) -> str:
+        if not prompts:
+            return "none"
+        lengths = sorted(len(prompt.token_ids) for prompt in prompts)
+        answers = sorted(prompt.num_tokens for prompt in prompts)
+        spans = f"{lengths[0]} to {lengths[-1]} tokens, answered in {answers[0]} to {answers[-1]}"
+        return f"{len(prompts)} ({spans})"
+
+    return f"to choose on {of(parts.choose)}, to compare on {of(parts.measure)}"
