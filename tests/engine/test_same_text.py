@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from functools import cache
 from typing import Any
 
@@ -15,10 +14,10 @@ from forerun.engine.drafting import Drafting
 from forerun.models.decoder import Decoder
 from forerun.sampling.params import SamplingParams
 from forerun.types import RoundCounts
+from support.circumstances import CIRCUMSTANCES, assert_same_under, mixed, say_under
 from support.faded_models import faded_target
 from support.pairwise import Row, pairwise, whole_product
 from support.same_text import Said, assert_same, say, say_plainly, without_logprobs
-from support.serving import Arrival, Serving, threads
 from support.tiny_decoder import tiny_decoder, truncated
 from support.tiny_models import VOCABULARY
 
@@ -51,14 +50,6 @@ AXES: dict[str, Any] = {
     "hits_prefixes": [False, True],
     "kv_dtype": ["auto", "int8", "float32"],
 }
-# What happens around the drafts. A budget of 31 rows is the least that the widest tree runs with.
-CIRCUMSTANCES: dict[str, Any] = {
-    "row_budget": [31, 64, 128, 512],
-    "arrival": list(Arrival),
-    "is_interrupted": [False, True],
-    "threads": [1, 2, 3, 4],
-    "logprobs": [None, 4],
-}
 
 
 def target_of(model: str) -> Decoder:
@@ -87,20 +78,16 @@ def check(row: Row) -> RoundCounts:
     """One configuration against plain decoding on one thread; its counts."""
     target = target_of(row["model"])
     method, kind, shape = row["drafts"]
-    with threads(row["threads"]):
-        found = say(
-            target,
-            BATCHES[row["batch"]],
-            params_of(row["temperature"], row["logprobs"]),
-            Drafting(method, row["n"], is_tree=shape == "tree", knobs=FEEDS if method == "suffix" else {}),
-            draft_model=draft_model_of(kind, target),
-            hits_prefixes=row["hits_prefixes"],
-            row_budget=row["row_budget"],
-            serving=Serving(row["batch"], row["arrival"], row["is_interrupted"]),
-            kv_dtype=row["kv_dtype"],
-        )
-    expected = plain(row["model"], row["temperature"], row["kv_dtype"])[-row["batch"] :]
-    assert_same(found, expected if row["logprobs"] else [without_logprobs(said) for said in expected])
+    found = say_under(
+        row,
+        target,
+        BATCHES[row["batch"]],
+        params_of(row["temperature"]),
+        Drafting(method, row["n"], is_tree=shape == "tree", knobs=FEEDS if method == "suffix" else {}),
+        draft_model=draft_model_of(kind, target),
+        kv_dtype=row["kv_dtype"],
+    )
+    assert_same_under(row, found, plain(row["model"], row["temperature"], row["kv_dtype"])[-row["batch"] :])
     return found.counts
 
 
@@ -136,12 +123,6 @@ def test_the_whole_product_of_circumstances_says_what_plain_decoding_says(model:
     """All circumstances, each time around other drafts."""
     rows = [row for row in whole_product(AXES) if row["model"] == model]
     check_all(mixed(whole_product(CIRCUMSTANCES), rows))
-
-
-def mixed(rows: list[Row], others: list[Row]) -> list[Row]:
-    """Every one of ``rows``, completed by one of ``others`` that a fixed seed draws."""
-    rng = random.Random(0)
-    return [row | rng.choice(others) for row in rows]
 
 
 @pytest.mark.parametrize("temperature", AXES["temperature"])

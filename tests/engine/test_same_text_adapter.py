@@ -13,8 +13,9 @@ from forerun.models.adapter.adapter_target import AdapterTarget
 from forerun.sampling.params import SamplingParams
 from forerun.types import RoundCounts
 from support.adapted_models import ALL, BASE, NOT_EXACT, RECURRENT, adapted
+from support.circumstances import CIRCUMSTANCES, assert_same_under, mixed, say_under
 from support.pairwise import Row, pairwise, whole_product
-from support.same_text import Said, assert_same, say, say_plainly
+from support.same_text import Said, say_plainly
 from support.tiny_decoder import tiny_decoder
 
 PROMPTS = [(5, 5, 5), (7, 8, 9, 10) * 9, (20,), (*range(30, 50), *range(30, 50)), (11, 12, 13) * 6]
@@ -44,7 +45,7 @@ def target_of(name: str) -> AdapterTarget:
 
 
 def params_of(temperature: float) -> SamplingParams:
-    return SamplingParams(temperature=temperature, seed=3, max_tokens=14, ignore_eos=True)
+    return SamplingParams(temperature=temperature, seed=3, max_tokens=14, ignore_eos=True, logprobs=4)
 
 
 @cache
@@ -69,7 +70,8 @@ def draft_model_of(kind: str, target: AdapterTarget) -> DraftModel | None:
 def check(name: str, row: Row) -> RoundCounts:
     target = target_of(name)
     method, kind, shape = row["drafts"]
-    found = say(
+    found = say_under(
+        row,
         target,
         BATCHES[row["batch"]],
         params_of(row["temperature"]),
@@ -80,12 +82,11 @@ def check(name: str, row: Row) -> RoundCounts:
             knobs={"feeds_corpus": True} if method == "suffix" else {},
         ),
         draft_model=draft_model_of(kind, target),
-        hits_prefixes=row["hits_prefixes"],
-        row_budget=64,
         kv_dtype=row["kv_dtype"],
     )
     expected = plain(name, row["temperature"], row["kv_dtype"])
-    assert_same(found, expected if row["batch"] == 5 else expected[3:4], bitwise=target.traits.is_bit_exact)
+    expected = expected if row["batch"] == 5 else expected[3:4]
+    assert_same_under(row, found, expected, bitwise=target.traits.is_bit_exact)
     return found.counts
 
 
@@ -101,16 +102,17 @@ def test_the_models_claim_what_is_checked() -> None:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_an_adapted_model_says_what_plain_decoding_says(name: str) -> None:
-    check_all(name, pairwise(axes_of(name))[::3])
+    check_all(name, pairwise(axes_of(name) | CIRCUMSTANCES)[::3])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_every_adapted_model_says_what_plain_decoding_says(name: str) -> None:
-    check_all(name, pairwise(axes_of(name)))
+    check_all(name, pairwise(axes_of(name) | CIRCUMSTANCES))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["qwen3_moe", "gemma3n", "granite_hybrid"])
 def test_the_whole_product_of_one_of_each_kind(name: str) -> None:
-    check_all(name, whole_product(axes_of(name)))
+    """Everything that is drafted, each time under other circumstances."""
+    check_all(name, mixed(whole_product(axes_of(name)), whole_product(CIRCUMSTANCES)))
