@@ -78,6 +78,14 @@ def test_keys_and_values_have_the_number_type_asked_for(generate: Run, flag: str
     assert plain["token_ids"] == drafted["token_ids"]
 
 
+def test_an_inexact_run_says_so(generate: Run) -> None:
+    flags = (*SHORT, "--dtype", "float32")
+    exact, inexact = generate(*flags, "--json").json, generate(*flags, "--json", "--inexact").json
+    named = [dict(found["conditions"]["flags"])["exact"] for found in (exact, inexact)]
+    assert named == ["True", "False"]
+    assert "inexact" in generate(*flags, "--inexact").err and "inexact" not in generate(*flags).err
+
+
 def test_a_run_keeps_to_the_memory_it_was_given_or_says_what_would_fit(generate: Run) -> None:
     flags = ("--dtype", "float32", "--prompt", PROMPT, "--max-tokens", 24)
     refusal = generate(*flags, "--cache-bytes", "8KiB")

@@ -64,10 +64,10 @@ def run(args: argparse.Namespace) -> int:
 
     cache_bytes = None if args.cache_bytes is None else read_bytes(args.cache_bytes)
     choose_kv_dtype(args.kv_dtype)
-    loaded = load_with_progress(args.model, dtype=args.dtype, device=args.device)
+    loaded = load_with_progress(args.model, dtype=args.dtype, device=args.device, exact=not args.inexact)
     drafter = None
     if args.draft_model:
-        drafter = load_with_progress(args.draft_model, dtype=args.dtype, device=args.device)
+        drafter = load_with_progress(args.draft_model, dtype=args.dtype, device=args.device, exact=not args.inexact)
     prompt = _prompt_ids(loaded.tokenizer, text, is_chat=args.chat)
     # The engine cuts an output where the context ends, so more room than that is never used.
     longest = min(len(prompt) + params.max_tokens, loaded.target.traits.max_context) + drafting.max_rows + 32
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     events = engine.stream(prompt, params)
     completions = _show(Terminal(), engine, events, show_rounds=args.show_rounds)
     for completion in completions:
-        _print_counts(completion, is_choice=params.n > 1)
+        _print_counts(completion, is_choice=params.n > 1, is_exact=loaded.target.traits.is_bit_exact)
     return 0
 
 
@@ -187,7 +187,7 @@ def _visible(text: str) -> str:
     return text.translate(_PICTURES)
 
 
-def _print_counts(completion: Completion, *, is_choice: bool) -> None:
+def _print_counts(completion: Completion, *, is_choice: bool, is_exact: bool) -> None:
     from forerun import ratios
 
     counts, timings = completion.counts, completion.timings
@@ -201,6 +201,8 @@ def _print_counts(completion: Completion, *, is_choice: bool) -> None:
         f"draft {timings.draft:.2f} s, verify {timings.verify:.2f} s, sample {timings.sample:.2f} s, "
         f"other {timings.other:.2f} s",
     ]
+    if not is_exact:
+        parts.append("inexact: this text may depend on what was drafted")
     prefix = f"choice {completion.choice}: " if is_choice else ""
     print(f"\n{prefix}{'; '.join(parts)}", file=sys.stderr)
     accepted = ratios.conditional_acceptance(counts)

@@ -44,6 +44,7 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16"), help="arithmetic (auto)")
     add_kv_flag(parser, default="auto")
+    add_inexact_flag(parser)
     parser.add_argument("--device", default="auto", help="cuda, mps, cpu or auto")
 
 
@@ -54,6 +55,15 @@ def add_kv_flag(parser: argparse.ArgumentParser, default: str | None) -> None:
         default=default,
         metavar="TYPE",
         help="keys and values in float32, bfloat16 or int8; auto is the model's own (default), int8 is lossy",
+    )
+
+
+def add_inexact_flag(parser: argparse.ArgumentParser) -> None:
+    """Whether torch's own kernels compute."""
+    parser.add_argument(
+        "--inexact",
+        action="store_true",
+        help="torch's own kernels: the text may then depend on drafts and neighbours, and results say so",
     )
 
 

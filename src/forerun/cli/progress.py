@@ -15,13 +15,13 @@ from forerun.models.loading.loaded_target import LoadedTarget
 from forerun.models.pull import pull
 
 
-def load_with_progress(source: str, *, dtype: str, device: str) -> LoadedTarget:
+def load_with_progress(source: str, *, dtype: str, device: str, exact: bool) -> LoadedTarget:
     """``load_target`` with a bar while something is fetched."""
     # What is wrong with a checkpoint comes as an error of ours, in one line; the library would say it twice and longer.
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity(transformers_logging.CRITICAL)
     with _bar(f"fetching {source}") as report:
-        return load_target(source, dtype=dtype, device=device, progress=report)
+        return load_target(source, dtype=dtype, device=device, exact=exact, progress=report)
 
 
 def pull_with_progress(name: str) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forerun.cli.parser import add_kv_flag
+from forerun.cli.parser import add_inexact_flag, add_kv_flag
 from forerun.errors import ForerunError
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run-code", action="store_true", help="let checkers run code that the model wrote")
     parser.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16"), help="arithmetic (auto)")
     add_kv_flag(parser, default=None)
+    add_inexact_flag(parser)
     parser.add_argument("--device", default="auto", help="cuda, mps, cpu or auto")
 
 
@@ -143,7 +144,7 @@ def _basis(workloads: Sequence[Workload], backends: Mapping[str, OwnBackend], ar
     parts = [
         *(f"{workload.name} {prompt_set_hash(workload.prompts)}" for workload in workloads),
         *(f"{target} {backend.artifacts}" for target, backend in backends.items()),
-        f"{args.dtype} {args.device} {args.run_code}",
+        f"{args.dtype} {args.device} {args.inexact} {args.run_code}",
         f"{machine.commit} {machine.torch} {machine.transformers} {machine.threads} {machine.os}",
     ]
     return "\n".join(parts)
@@ -211,7 +212,7 @@ def _backends(plan: Plan, args: argparse.Namespace) -> dict[str, OwnBackend]:
     from forerun.cli.progress import load_with_progress
 
     def load(source: str) -> LoadedTarget:
-        return load_with_progress(source, dtype=args.dtype, device=args.device)
+        return load_with_progress(source, dtype=args.dtype, device=args.device, exact=not args.inexact)
 
     drafters = {artifact: load(artifact) for artifact in dict.fromkeys(one.artifact for one in plan.drafters)}
     backends = {}

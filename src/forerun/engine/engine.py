@@ -37,8 +37,8 @@ Prompt = str | Sequence[int]
 class Engine:
     """Serves requests over one target with one way of drafting.
 
-    ``model`` is a path, a hub or catalog name, or a target that is already loaded. ``drafter`` overrides the method's
-    own construction (tests, trained heads). ``kv_dtype`` (auto, float32, bfloat16, int8) is the number type of keys
+    ``model`` is a path, a hub or catalog name, or a target that is already loaded. What is loaded here computes exactly
+    (``exact``: see ``load_target``). ``drafter`` overrides the method's own construction (tests, trained heads). ``kv_dtype`` (auto, float32, bfloat16, int8) is the number type of keys
     and values, auto that of each model; ``cache_tokens`` or ``cache_bytes`` bounds them for all requests together, a
     draft model's included. ``row_budget`` bounds the rows of one pass, ``prefill_rows`` those of them that read prompts
     (default: what decoding leaves); ``limits`` choose within both by what passes cost. With ``reuses_prefixes``
@@ -56,13 +56,14 @@ class Engine:
         cache_tokens: int | None = None,
         cache_bytes: int | None = None,
         kv_dtype: str = "auto",
+        exact: bool = True,
         block_size: int = 16,
         row_budget: int = DEFAULT_ROW_BUDGET,
         reuses_prefixes: bool = True,
         prefill_rows: int | None = None,
         limits: RowLimits | None = None,
     ) -> None:
-        loaded = load_target(model) if isinstance(model, str | Path) else model
+        loaded = _load(model, exact=exact)
         self.target: Target = loaded if isinstance(loaded, Target) else loaded.target
         self.tokenizer: Tokenizer | None = None if isinstance(loaded, Target) else loaded.tokenizer
         self.drafting = drafting or Drafting()
@@ -88,7 +89,7 @@ class Engine:
             check_num_speculative_tokens(info, self.drafting.num_speculative_tokens)
             if self.drafting.is_tree and not info.has_trees:
                 raise ForerunError(f"chains for method {info.name}", "a tree", "draft chains")
-            second = _load_draft_model(draft_model)
+            second = _load_draft_model(draft_model, exact=exact)
         self.pool_plan = PoolPlan.of(
             [self.target, *([second.target] if second else [])],
             block_size=block_size,
@@ -303,10 +304,21 @@ class Engine:
             request.drafter_state = None
 
 
-def _load_draft_model(model: str | Path | LoadedTarget | DraftModel | None) -> DraftModel | None:
+def _load(model: str | Path | LoadedTarget | Target, *, exact: bool) -> LoadedTarget | Target:
+    if isinstance(model, str | Path):
+        return load_target(model, exact=exact)
+    target = model if isinstance(model, Target) else model.target
+    if not exact and target.traits.is_bit_exact:
+        raise ForerunError(
+            f"exact=False where {target.traits.name} is loaded", "a target that is exact", "pass it to load_target"
+        )
+    return model
+
+
+def _load_draft_model(model: str | Path | LoadedTarget | DraftModel | None, *, exact: bool) -> DraftModel | None:
     if model is None or isinstance(model, DraftModel):
         return model
-    loaded = load_target(model) if isinstance(model, str | Path) else model
+    loaded = load_target(model, exact=exact) if isinstance(model, str | Path) else model
     return DraftModel(loaded.target, loaded.tokenizer)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from forerun.models.attention_plan import plan_attention
+from forerun.models.arithmetic.arithmetic import EXACT, Arithmetic
+from forerun.models.arithmetic.attention import AttentionShape
+from forerun.models.arithmetic.linear import Linear
 from forerun.models.base import PassInput, PassOutput, Target, TargetTraits
 from forerun.models.decoder_config import DecoderConfig
 from forerun.models.decoder_layer import DecoderLayer, RMSNorm, unset
 from forerun.models.exact_ops import softcap
 from forerun.models.kv_store import KVStore
-from forerun.models.tiled_linear import TiledLinear
 from forerun.types import Tap, TapKind
 
 
@@ -20,7 +21,7 @@ class Decoder(nn.Module, Target):
 
     Linears have ``dtype``, and so has a pool that isn't asked for in another; the residual stream, norms, attention
     sums and the head are fp32. The head's weights are fp32 too, since torch has no CPU product of bf16 that returns
-    fp32; a tied embedding is that matrix.
+    fp32; a tied embedding is that matrix. ``arithmetic`` is how passes are computed.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class Decoder(nn.Module, Target):
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
         eos_token_ids: tuple[int, ...] = (),
+        arithmetic: Arithmetic = EXACT,
     ) -> None:
         super().__init__()
         self.config = config
@@ -46,20 +48,25 @@ class Decoder(nn.Module, Target):
             eos_token_ids=eos_token_ids,
             has_recurrent_state=False,
             # Proved by tests on CPUs alone so far.
-            is_bit_exact=self.device.type == "cpu",
+            is_bit_exact=arithmetic.is_bit_exact and self.device.type == "cpu",
             dtype=str(dtype).removeprefix("torch."),
             device=str(self.device),
         )
         shape = (config.vocab_size, config.hidden_size)
         # Gemma was trained with this factor rounded to the number type that it ran in.
         self.embedding_scale = torch.tensor(config.embedding_scale).to(dtype).item()
-        self.lm_head = TiledLinear(unset(*shape, dtype=torch.float32, device=self.device))
+        self.lm_head = arithmetic.linear(unset(*shape, dtype=torch.float32, device=self.device))
         self.embedding = (
             self.lm_head.weight
             if config.is_head_tied
             else nn.Parameter(unset(*shape, dtype=dtype, device=self.device), requires_grad=False)
         )
-        self.blocks = nn.ModuleList(DecoderLayer(config, layer, dtype, self.device) for layer in config.layers)
+        self.attention = arithmetic.attention(
+            AttentionShape(config.num_heads, config.num_kv_heads, config.attention_scale, config.attention_softcap)
+        )
+        self.blocks = nn.ModuleList(
+            DecoderLayer(config, layer, dtype, self.device, arithmetic, self.attention) for layer in config.layers
+        )
         self.final_norm = RMSNorm(config.hidden_size, config.norm_eps, self.device)
 
     def weight_slots(self) -> dict[str, Tensor]:
@@ -78,7 +85,7 @@ class Decoder(nn.Module, Target):
             # The packed head can't be read row by row: the embedding keeps a copy in the linears' number type.
             self.embedding = nn.Parameter(self.lm_head.weight.data.to(self.dtype), requires_grad=False)
         for module in self.modules():
-            if isinstance(module, TiledLinear):
+            if isinstance(module, Linear):
                 module.pack()
 
     def new_store(self, num_slots: int, dtype: torch.dtype | None = None) -> KVStore:
@@ -92,9 +99,7 @@ class Decoder(nn.Module, Target):
         config = self.config
         positions, slots = batch.positions.to(self.device), batch.slots.to(self.device)
         plans = {
-            window: plan_attention(
-                positions, batch.groups, num_heads=config.num_heads, num_kv_heads=config.num_kv_heads, window=window
-            )
+            window: self.attention.plan(positions, batch.groups, window)
             for window in {layer.window for layer in config.layers}
         }
         angles = {rotary: rotary.angles(positions) for rotary in {layer.rotary for layer in config.layers}}

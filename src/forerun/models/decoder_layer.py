@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from forerun.models.attention import attend
-from forerun.models.attention_plan import AttentionPlan
+from forerun.models.arithmetic.arithmetic import Arithmetic
+from forerun.models.arithmetic.attention import Attention
+from forerun.models.arithmetic.linear import Linear
 from forerun.models.decoder_config import DecoderConfig, LayerConfig
 from forerun.models.exact_ops import gelu_tanh, silu
 from forerun.models.kv_layer import KVLayer
 from forerun.models.rotary import rotate
-from forerun.models.tiled_linear import TiledLinear
 
 
 def unset(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -36,15 +38,24 @@ class RMSNorm(nn.Module):
 class DecoderLayer(nn.Module):
     """Fused q, k, v and gate, up projections; weights come in through ``weight_slots``."""
 
-    def __init__(self, config: DecoderConfig, layer: LayerConfig, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self,
+        config: DecoderConfig,
+        layer: LayerConfig,
+        dtype: torch.dtype,
+        device: torch.device,
+        arithmetic: Arithmetic,
+        attention: Attention[Any],
+    ) -> None:
         super().__init__()
         self.config = config
         self.layer = layer
+        self.attention = attention
         hidden, width = config.hidden_size, config.head_dim
 
-        def linear(outputs: int, inputs: int, has_bias: bool) -> TiledLinear:
+        def linear(outputs: int, inputs: int, has_bias: bool) -> Linear:
             bias = unset(outputs, dtype=dtype, device=device) if has_bias else None
-            return TiledLinear(unset(outputs, inputs, dtype=dtype, device=device), bias)
+            return arithmetic.linear(unset(outputs, inputs, dtype=dtype, device=device), bias)
 
         self.qkv = linear((config.num_heads + 2 * config.num_kv_heads) * width, hidden, config.has_qkv_bias)
         self.output = linear(hidden, config.num_heads * width, config.has_output_bias)
@@ -61,7 +72,7 @@ class DecoderLayer(nn.Module):
         """Views to load into, by the names that Hugging Face checkpoints use within a block."""
         config = self.config
         heads = [config.num_heads * config.head_dim] + [config.num_kv_heads * config.head_dim] * 2
-        fused: dict[str, tuple[TiledLinear, tuple[str, ...], list[int]]] = {
+        fused: dict[str, tuple[Linear, tuple[str, ...], list[int]]] = {
             "self_attn": (self.qkv, ("q_proj", "k_proj", "v_proj"), heads),
             "mlp": (self.gate_up, ("gate_proj", "up_proj"), [config.intermediate_size] * 2),
         }
@@ -94,9 +105,7 @@ class DecoderLayer(nn.Module):
         assert isinstance(norm, RMSNorm)
         return norm.weight.data
 
-    def forward(
-        self, x: Tensor, slots: Tensor, angles: tuple[Tensor, Tensor], plan: AttentionPlan, pool: KVLayer
-    ) -> Tensor:
+    def forward(self, x: Tensor, slots: Tensor, angles: tuple[Tensor, Tensor], plan: Any, pool: KVLayer) -> Tensor:
         """Residual stream fp32 [rows, hidden] through the block; writes the rows' keys and values into ``slots``."""
         mixed = self._attention(self.norms["attention_norm"](x), slots, angles, plan, pool)
         x = x + (self.norms["attention_output_norm"](mixed) if self.config.has_sandwich_norms else mixed)
@@ -104,9 +113,7 @@ class DecoderLayer(nn.Module):
         out: Tensor = x + (self.norms["mlp_output_norm"](fed) if self.config.has_sandwich_norms else fed)
         return out
 
-    def _attention(
-        self, x: Tensor, slots: Tensor, angles: tuple[Tensor, Tensor], plan: AttentionPlan, pool: KVLayer
-    ) -> Tensor:
+    def _attention(self, x: Tensor, slots: Tensor, angles: tuple[Tensor, Tensor], plan: Any, pool: KVLayer) -> Tensor:
         config = self.config
         projected = self.qkv(x).float().view(x.shape[0], -1, config.head_dim)
         query, key, value = torch.split(projected, [config.num_heads, config.num_kv_heads, config.num_kv_heads], 1)
@@ -114,7 +121,7 @@ class DecoderLayer(nn.Module):
             query, key = self.norms["query_norm"](query), self.norms["key_norm"](key)
         query, key = rotate(query, angles), rotate(key, angles)
         pool.write(slots, key, value)
-        mixed = attend(query, pool, plan, scale=config.attention_scale, softcap=config.attention_softcap)
+        mixed = self.attention.attend(query, pool, plan)
         out: Tensor = self.output(mixed.flatten(1)).float()
         return out
 

@@ -34,6 +34,14 @@ class KVLayer:
                 pool.index_copy_(0, slots, numbers)
                 scales.index_copy_(0, slots, row_scales)
 
+    def read_keys(self, slots: Tensor) -> Tensor:
+        """Keys at ``slots`` (int64, any shape), [*slots, kv heads, width] in the pool's number type, for int8 fp32."""
+        return _read(self.keys, self.key_scales, slots)
+
+    def read_values(self, slots: Tensor) -> Tensor:
+        """Values at ``slots`` (int64, any shape), [*slots, kv heads, width] in the pool's number type, int8 as fp32."""
+        return _read(self.values, self.value_scales, slots)
+
     def gather_keys(self, index: Tensor) -> Tensor:
         """Keys at ``index`` (int64 [n], slot * kv heads + head), fp32 [n, width]."""
         return _gather(self.keys, self.key_scales, index)
@@ -56,6 +64,10 @@ def quantise(rows: Tensor) -> tuple[Tensor, Tensor]:
     numbers = torch.round(rows / divisors).clamp_(-INT8_MAX, INT8_MAX)
     numbers.masked_fill_(torch.isnan(numbers), 0)
     return numbers.to(torch.int8), scales.squeeze(-1)
+
+
+def _read(pool: Tensor, scales: Tensor | None, slots: Tensor) -> Tensor:
+    return pool[slots] if scales is None else pool[slots].float().mul_(scales[slots][..., None])
 
 
 def _gather(pool: Tensor, scales: Tensor | None, index: Tensor) -> Tensor:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import platform
-
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-ROW_TILE = 16
+from forerun.models.arithmetic.linear import PACKED_FOR, Linear
+
+ROW_TILE = PACKED_FOR
 
 # MKL's fp32 product cuts a long inner dimension differently for one and for two threads; up to this length it doesn't.
 INNER_BLOCK = 256
@@ -25,48 +25,19 @@ def pad_rows(rows: Tensor) -> Tensor:
     return rows if missing == 0 else F.pad(rows, (0, 0) * (rows.dim() - 1) + (0, missing))
 
 
-class TiledLinear(nn.Module):
-    """``x @ weight.T + bias`` in tiles of exactly ``ROW_TILE`` rows, one product of one shape after another.
+class TiledLinear(Linear):
+    """In tiles of exactly ``ROW_TILE`` rows, one product of one shape after another.
 
-    ``weight`` is [out, in]; inputs are cast to its dtype and the result has it. fp32 weights accumulate and return
-    fp32. Rows are padded with zeros up to the tile.
+    Rows are padded with zeros up to the tile. fp32 weights accumulate and return fp32.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        super().__init__()
-        self.num_outputs = weight.shape[0]
-        self.dtype = weight.dtype
-        self.weight = nn.Parameter(weight, requires_grad=False)
-        self.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
-        self._packed: Tensor | None = None
+    def _rows(self, x: Tensor) -> Tensor:
+        done = [self._product(tile) for tile in torch.split(pad_rows(x), ROW_TILE)]
+        out = done[0] if len(done) == 1 else torch.cat(done) if done else x.new_zeros(0, self.num_outputs)
+        return out[: len(x)]
 
-    def pack(self) -> None:
-        """Lays the weight out for the CPU's vector and matrix units: a third less time, rows as independent as before.
-
-        The plain weight is given up, so load first. Does nothing where torch has no such layout.
-        """
-        is_packable = self.weight.device.type == "cpu" and self.dtype in (torch.bfloat16, torch.float32)
-        if is_packable and _has_packed_linears(self.dtype):
-            self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.data, ROW_TILE)
-            self.give_up_weight()
-
-    def give_up_weight(self) -> None:
-        """Frees the plain weight, after which it lives packed, here or elsewhere."""
-        self.weight = nn.Parameter(self.weight.new_empty(0), requires_grad=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[..., in] -> [..., out]."""
-        flat = x.reshape(-1, x.shape[-1]).to(self.dtype)
-        tiles = torch.split(pad_rows(flat), ROW_TILE)
-        done = [self._tile(tile) for tile in tiles]
-        out = done[0] if len(done) == 1 else torch.cat(done) if done else flat.new_zeros(0, self.num_outputs)
-        return out[: flat.shape[0]].view(*x.shape[:-1], self.num_outputs)
-
-    def _tile(self, tile: Tensor) -> Tensor:
-        if self._packed is not None:
-            packed: Tensor = torch.ops.mkldnn._linear_pointwise(tile, self._packed, self.bias, "none", [], "")
-            return packed
-        return tile_product(tile, self.weight, self.bias)
+    def _plain_product(self, x: Tensor) -> Tensor:
+        return tile_product(x, self.weight, self.bias)
 
 
 def tile_product(tile: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -79,9 +50,3 @@ def tile_product(tile: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     for part in parts:
         out += part
     return out if bias is None else out.add_(bias)
-
-
-def _has_packed_linears(dtype: torch.dtype) -> bool:
-    """Whether oneDNN's linears are there. Only its x86 kernels were found to keep a row's bits at any thread count."""
-    is_there = platform.machine() in ("x86_64", "AMD64") and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
-    return is_there and (dtype is torch.float32 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()))

@@ -13,25 +13,32 @@ from transformers import __version__ as transformers_version
 
 from forerun.conditions import UNDISCLOSED, Artifact
 from forerun.errors import ForerunError
+from forerun.models.arithmetic.arithmetic import EXACT, Arithmetic
 from forerun.models.base import Target
 from forerun.models.decoder import Decoder
 from forerun.models.families.registry import family_of_architecture
 from forerun.models.loading.loaded_target import LoadedTarget
 from forerun.models.loading.safetensors_source import SafetensorsSource, weight_files
 from forerun.models.loading.weights import fill
-from forerun.models.pull import file_sha256
 from forerun.models.native.kernels import find_kernels
 from forerun.models.native.native_decoder import on_best_kernels
+from forerun.models.pull import file_sha256
 from forerun.models.tokenizer import Tokenizer
 
 
 def load_directory(
-    directory: Path, dtype: torch.dtype, device: torch.device, *, id: str | None = None, revision: str = UNDISCLOSED
+    directory: Path,
+    dtype: torch.dtype,
+    device: torch.device,
+    arithmetic: Arithmetic = EXACT,
+    *,
+    id: str | None = None,
+    revision: str = UNDISCLOSED,
 ) -> LoadedTarget:
     """Raises ForerunError for damaged or missing files and for architectures that neither path supports."""
     config = _read_config(directory)
     eos = _eos_token_ids(directory, config)
-    target = load_directory_target(directory, config, dtype, device, eos)
+    target = load_directory_target(directory, config, dtype, device, eos, arithmetic)
     tokenizer = Tokenizer(_read_tokenizer(directory), label=directory.name, eos_token_ids=eos)
     artifact = Artifact(
         id=id or directory.name,
@@ -43,7 +50,12 @@ def load_directory(
 
 
 def load_directory_target(
-    directory: Path, config: Any, dtype: torch.dtype, device: torch.device, eos_token_ids: tuple[int, ...] = ()
+    directory: Path,
+    config: Any,
+    dtype: torch.dtype,
+    device: torch.device,
+    eos_token_ids: tuple[int, ...] = (),
+    arithmetic: Arithmetic = EXACT,
 ) -> Target:
     """The model alone. ``config`` is the directory's transformers configuration."""
     architecture = (getattr(config, "architectures", None) or ["unknown"])[0]
@@ -51,9 +63,20 @@ def load_directory_target(
     if family is None:
         from forerun.models.adapter import load_adapter
 
+        if not arithmetic.is_bit_exact:
+            raise ForerunError(
+                "exact arithmetic for a model that runs through the adapter", architecture, "leave out exact=False"
+            )
         return load_adapter(directory, dtype=dtype, device=device)
     decoder_config = family.decoder_config(getattr(config, "text_config", config))
-    decoder = Decoder(decoder_config, name=directory.name, dtype=dtype, device=device, eos_token_ids=eos_token_ids)
+    decoder = Decoder(
+        decoder_config,
+        name=directory.name,
+        dtype=dtype,
+        device=device,
+        eos_token_ids=eos_token_ids,
+        arithmetic=arithmetic,
+    )
     fill(
         decoder,
         SafetensorsSource(directory, norm_offset=family.norm_offset, is_head_tied=decoder_config.is_head_tied),

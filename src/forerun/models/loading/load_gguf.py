@@ -8,6 +8,7 @@ import torch
 
 from forerun.conditions import Artifact
 from forerun.errors import ForerunError
+from forerun.models.arithmetic.arithmetic import EXACT, Arithmetic
 from forerun.models.base import Target
 from forerun.models.decoder import Decoder
 from forerun.models.families.registry import FAMILIES, family_of_gguf
@@ -22,11 +23,11 @@ from forerun.models.native.native_decoder import on_best_kernels
 from forerun.models.pull import file_sha256
 
 
-def load_gguf(path: Path, dtype: torch.dtype, device: torch.device) -> LoadedTarget:
+def load_gguf(path: Path, dtype: torch.dtype, device: torch.device, arithmetic: Arithmetic = EXACT) -> LoadedTarget:
     """Raises ForerunError for a damaged file and for an architecture that the lean decoder doesn't have."""
     file = GGUFFile(path)
     tokenizer = gguf_tokenizer(file)
-    target = load_gguf_decoder(file, dtype, device, tokenizer.eos_token_ids)
+    target = load_gguf_decoder(file, dtype, device, tokenizer.eos_token_ids, arithmetic)
     name = str(dtype).removeprefix("torch.")
     artifact = Artifact(
         id=path.stem, hash=f"sha256:{file_sha256(path)}", quantisation=f"GGUF {file.quantisation}, computed in {name}"
@@ -35,7 +36,11 @@ def load_gguf(path: Path, dtype: torch.dtype, device: torch.device) -> LoadedTar
 
 
 def load_gguf_decoder(
-    file: GGUFFile, dtype: torch.dtype, device: torch.device, eos_token_ids: tuple[int, ...] = ()
+    file: GGUFFile,
+    dtype: torch.dtype,
+    device: torch.device,
+    eos_token_ids: tuple[int, ...] = (),
+    arithmetic: Arithmetic = EXACT,
 ) -> Target:
     """The model alone, for files whose tokenizer isn't needed."""
     family = family_of_gguf(file.architecture)
@@ -47,7 +52,9 @@ def load_gguf_decoder(
             "use the model's Hugging Face directory, which other architectures can be loaded from",
         )
     config = gguf_decoder_config(file, family)
-    decoder = Decoder(config, name=file.path.stem, dtype=dtype, device=device, eos_token_ids=eos_token_ids)
+    decoder = Decoder(
+        config, name=file.path.stem, dtype=dtype, device=device, eos_token_ids=eos_token_ids, arithmetic=arithmetic
+    )
     heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
     fill(decoder, GGUFSource(file, family, frozenset(decoder.weight_slots()), heads))
     return on_best_kernels(decoder, find_kernels())

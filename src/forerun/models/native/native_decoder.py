@@ -9,6 +9,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from forerun.models.arithmetic.linear import Linear
 from forerun.models.base import AttentionGroup, PassInput, PassOutput, Target
 from forerun.models.decoder import Decoder
 from forerun.models.decoder_layer import DecoderLayer, RMSNorm
@@ -17,7 +18,6 @@ from forerun.models.kv_store import KVStore
 from forerun.models.native.kernels import Kernels
 from forerun.models.native.packed_linear import PackedLinear
 from forerun.models.native.structs import ACTIVATIONS, KINDS, DecoderStruct, LayerStruct, PassStruct, pointers
-from forerun.models.tiled_linear import TiledLinear
 from forerun.types import Tap, TapKind
 
 
@@ -43,7 +43,7 @@ class NativeDecoder(Target):
         self._layers = (LayerStruct * len(blocks))(*(self._layer(index, block) for index, block in enumerate(blocks)))
         self._struct = self._decoder_struct()
 
-    def _packed(self, linear: TiledLinear, num_parts: int = 1) -> PackedLinear:
+    def _packed(self, linear: Linear, num_parts: int = 1) -> PackedLinear:
         """One packed matrix of a linear whose outputs are ``num_parts`` equal parts; the linear gives its weight up."""
         parts = linear.weight.data.chunk(num_parts)
         biases = [None] * num_parts if linear.bias is None else list(linear.bias.data.chunk(num_parts))
@@ -153,10 +153,11 @@ def _flat(groups: Sequence[AttentionGroup]) -> tuple[Tensor, Tensor, Tensor, Ten
 
 
 def on_best_kernels(decoder: Decoder, kernels: Kernels | None) -> Target:
-    """The filled decoder as it runs best here: native on a CPU with kernels, else through torch, packed."""
-    if kernels is not None and decoder.device.type == "cpu" and decoder.dtype in KINDS:
+    """The filled decoder as it runs best here: native on a CPU with kernels, else through torch, packed.
+
+    One of inexact arithmetic stays with torch, whose own kernels were asked for.
+    """
+    if kernels is not None and decoder.traits.is_bit_exact and decoder.dtype in KINDS:
         return NativeDecoder(decoder, kernels)
     decoder.pack()
     return decoder
-
-

@@ -1,0 +1,1 @@
+"""How a decoder's passes are computed through torch: exactly, or as fast as torch goes."""
