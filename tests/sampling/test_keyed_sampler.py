@@ -123,7 +123,7 @@ def test_argmax_lowest_is_exact_about_ties(rows: list[list[float]]) -> None:
     expected = [row.index(max(row)) for row in rows]
     table = torch.tensor(rows).reshape(len(rows), 71)
     assert argmax_lowest(table) == expected
-    assert _first_by_torch(table).tolist() == expected  # what other devices use
+    assert _first_by_torch(table)[0] == expected  # what other devices use
 
 
 def test_argmax_lowest_neither_rounds_nor_copes_with_nan() -> None:
@@ -131,7 +131,7 @@ def test_argmax_lowest_neither_rounds_nor_copes_with_nan() -> None:
     assert argmax_lowest(torch.tensor([[0.5, 3.0, 3.0]], dtype=torch.bfloat16)) == [1]
     for value in (float("nan"), float("inf")):
         rows = torch.tensor([[0.0, 1.0, 2.0], [5.0, value, 9.0]])
-        assert _first_by_torch(rows).tolist() == [2, 1]
+        assert _first_by_torch(rows)[0] == [2, 1]
         with pytest.raises(ForerunError, match="finite logits in row 1"):
             argmax_lowest(rows)
     with pytest.raises(ForerunError, match="every token banned"):

@@ -7,12 +7,14 @@ is the only rollback there is: it belongs to one sequence and happens exactly on
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Sequence as Ordered
 
 import torch
 
 from forerun.cache.block_pool import BlockPool, PoolExhaustedError
 from forerun.cache.sequence import Sequence, Window
+from forerun.cache.slot_table import SlotTable
 from forerun.models.base import Target
 
 
@@ -39,7 +41,7 @@ class PagedCache:
         The last token is never part of a hit, since its logits are wanted. Recurrent targets start on a hit only where
         a state checkpoint was stored with it. ``namespace`` keeps contents apart that must not be shared.
         """
-        sequence = Sequence(self._new_id(), namespace)
+        sequence = Sequence(self._new_id(), SlotTable(self.block_size), namespace)
         if not reuse:
             return sequence
         keys: list[bytes] = []
@@ -74,8 +76,7 @@ class PagedCache:
         assert sequence.window is None, "the sequence's last window was never closed"
         self._ensure_room(sequence, num_rows)
         start = sequence.num_computed
-        slots = self.slots(sequence, start + num_rows)
-        window = Window(sequence, start, slots[start:], slots[:start])
+        window = Window(sequence, start, self.slots(sequence, start + num_rows))
         sequence.window = window
         return window
 
@@ -107,6 +108,11 @@ class PagedCache:
             self.store.states.pop(sequence.id, None)
         self._cut(sequence, length)
 
+    def has_news(self, sequence: Sequence) -> bool:
+        """Whether ``publish`` would find something to do: a block became full, or a recurrent state ends with one."""
+        num_full, num_beyond = divmod(sequence.num_computed, self.block_size)
+        return num_full > len(sequence.keys) or (self._is_recurrent and num_full > 0 and num_beyond == 0)
+
     def publish(self, sequence: Sequence, tokens: Ordered[int]) -> None:
         """Make every full block of computed positions findable by later sequences with the same tokens before it."""
         num_full = sequence.num_computed // self.block_size
@@ -122,7 +128,8 @@ class PagedCache:
     def fork(self, sequence: Sequence) -> Sequence:
         """A second sequence with the same computed positions; blocks are shared until one side writes."""
         assert sequence.window is None, "close the window first"
-        twin = Sequence(self._new_id(), sequence.namespace, list(sequence.blocks), sequence.num_computed)
+        twin = Sequence(self._new_id(), SlotTable(self.block_size), sequence.namespace)
+        twin.blocks, twin.num_computed = list(sequence.blocks), sequence.num_computed
         twin.keys = list(sequence.keys)
         for block in twin.blocks:
             self.pool.retain(block)
@@ -140,13 +147,13 @@ class PagedCache:
         for block in reversed(sequence.blocks):
             self.pool.release(block)
         sequence.blocks = []
+        sequence.table.forget(0)
         sequence.num_computed = 0
         self.store.states.pop(sequence.id, None)
 
     def slots(self, sequence: Sequence, length: int) -> torch.Tensor:
-        """Pool slots of positions 0..length-1, int64 [length]."""
-        blocks = torch.tensor(sequence.blocks[: -(-length // self.block_size)], dtype=torch.int64)
-        return (blocks[:, None] * self.block_size + self._offsets).reshape(-1)[:length]
+        """Pool slots of positions 0..length-1, int64 [length], until one of their blocks changes."""
+        return sequence.table.of(sequence.blocks, length)
 
     def num_blocks_for(self, num_tokens: int) -> int:
         """Blocks that ``num_tokens`` positions take."""
@@ -167,6 +174,7 @@ class PagedCache:
             self.store.move(shared * self.block_size + self._offsets, own * self.block_size + self._offsets)
             self.pool.release(shared)
             sequence.blocks[first_written] = own
+            sequence.table.forget(first_written)
         elif is_partial:
             self.pool.unpublish(sequence.blocks[first_written])
         sequence.blocks.extend(self.pool.allocate() for _ in range(needed))
@@ -177,6 +185,7 @@ class PagedCache:
         for block in reversed(sequence.blocks[num_kept:]):
             self.pool.release(block)
         del sequence.blocks[num_kept:]
+        sequence.table.forget(num_kept)
         del sequence.keys[length // self.block_size :]
 
     def _new_id(self) -> int:
@@ -185,5 +194,5 @@ class PagedCache:
 
     @staticmethod
     def _key(parent: bytes, tokens: Ordered[int]) -> bytes:
-        content = b"".join(token.to_bytes(8, "little") for token in tokens)
+        content = struct.pack(f"<{len(tokens)}q", *tokens)
         return hashlib.sha256(hashlib.sha256(parent).digest() + content).digest()

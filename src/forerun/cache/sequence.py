@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from forerun.cache.slot_table import SlotTable
+
 
 @dataclass(slots=True, eq=False)
 class Sequence:
     """A block table and how many positions of it hold computed state. Changed by ``PagedCache`` alone."""
 
     id: int
+    table: SlotTable
     namespace: str = ""
     blocks: list[int] = field(default_factory=list)
     num_computed: int = 0
@@ -22,13 +25,23 @@ class Sequence:
 
 @dataclass(slots=True, eq=False)
 class Window:
-    """Slots [rows] handed out for one pass beyond ``start``, to be closed exactly once: the pending rollback.
+    """Slots handed out for one pass beyond ``start``, to be closed exactly once: the pending rollback.
 
-    ``prefix_slots`` [start] are the slots of the computed positions, in position order.
+    ``all_slots`` [start + rows] begin with those of the computed positions, in position order. Views of the sequence's
+    table, all of them: they hold while the window is open.
     """
 
     sequence: Sequence
     start: int
-    slots: Tensor
-    prefix_slots: Tensor
+    all_slots: Tensor
     is_open: bool = True
+
+    @property
+    def slots(self) -> Tensor:
+        """Slots of the pass's rows, [rows]."""
+        return self.all_slots[self.start :]
+
+    @property
+    def prefix_slots(self) -> Tensor:
+        """Slots of the computed positions, [start]."""
+        return self.all_slots[: self.start]

@@ -64,7 +64,7 @@ def lay_out(works: Sequence[Work], drafts: Sequence[Draft], windows: Sequence[Wi
     batch = PassInput(
         torch.tensor(tokens),
         torch.tensor(positions),
-        torch.cat([window.slots for window in windows]),
+        windows[0].slots if len(windows) == 1 else torch.cat([window.slots for window in windows]),
         tuple(owners),
         tuple(groups),
         tuple(logit_rows),
@@ -78,7 +78,7 @@ def _groups(part: Part) -> list[AttentionGroup]:
     num_committed, draft, window = part.work.num_committed, part.draft, part.window
     if draft.is_chain:
         rows = tuple(range(part.first, part.first + part.num_rows))
-        return [AttentionGroup(rows, torch.cat([window.prefix_slots, window.slots]))]
+        return [AttentionGroup(rows, window.all_slots)]
     groups = []
     placed: set[int] = set()
     for leaf, children in enumerate(draft.children()):

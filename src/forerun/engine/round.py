@@ -173,8 +173,8 @@ class RoundRunner:
         return RoundEvent(request, part.draft, verdict.accepted_rows, tuple(tokens), text, is_prefill)
 
     def _publish(self, request: Request) -> None:
-        if self.publishes_prefixes:
-            sequence = _sequence(request)
+        sequence = _sequence(request)
+        if self.publishes_prefixes and self.cache.has_news(sequence):
             self.cache.publish(sequence, request.tokens(0, sequence.num_computed))
 
     def _observe(self, layout: Layout, verdicts: Sequence[Verdict], output: PassOutput) -> None:

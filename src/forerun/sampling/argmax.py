@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,36 +17,34 @@ def argmax_lowest(rows: Tensor) -> list[int]:
     Raises:
         ForerunError: a row has a NaN, +inf or nothing above -inf.
     """
-    ids = _first_by_numpy(rows) if rows.device.type == "cpu" else _first_by_torch(rows)
-    largest = rows.gather(1, ids[:, None])[:, 0]
-    for row, value in enumerate(largest.tolist()):
+    ids, largest = _first_by_numpy(rows) if rows.device.type == "cpu" else _first_by_torch(rows)
+    for row, value in enumerate(largest):
         require_drawable(value, f"row {row}")
-    return [int(token) for token in ids.tolist()]
+    return ids
 
 
-def _first_by_numpy(rows: Tensor) -> Tensor:
+def _first_by_numpy(rows: Tensor) -> tuple[list[int], list[float]]:
     # numpy promises the first of the largest, and the first NaN where there is one.
-    exact = rows.detach() if rows.dtype == torch.float64 else rows.detach().float()
-    return torch.from_numpy(exact.numpy().argmax(axis=1))
+    exact = (rows.detach() if rows.dtype in (torch.float32, torch.float64) else rows.detach().float()).numpy()
+    ids = exact.argmax(axis=1)
+    return ids.tolist(), exact[np.arange(len(ids)), ids].tolist()
 
 
-def _first_by_torch(rows: Tensor) -> Tensor:
+def _first_by_torch(rows: Tensor) -> tuple[list[int], list[float]]:
     # argmax may be any of the largest, but its value is the row's largest, NaN included.
     some = rows.argmax(dim=1, keepdim=True)
+    largest = rows.gather(1, some)
     columns = torch.arange(rows.shape[1], device=rows.device)
-    tied = torch.where(rows == rows.gather(1, some), columns, rows.shape[1])
-    return torch.minimum(tied.amin(dim=1), some[:, 0])
+    tied = torch.where(rows == largest, columns, rows.shape[1])
+    return torch.minimum(tied.amin(dim=1), some[:, 0]).tolist(), largest[:, 0].tolist()
 
 
 def require_drawable(largest: float, where: str) -> None:
     """Refuse a row whose largest logit is NaN, +inf or -inf, rather than draw some token from it."""
-    if largest != largest or largest == float("inf"):
-        raise ForerunError(
-            f"finite logits in {where}",
-            f"{largest}",
-            "check the target's weights and dtype",
-        )
-    if largest == float("-inf"):
+    if math.isfinite(largest):
+        return
+    if largest == -math.inf:
         raise ForerunError(
             f"a token that may be drawn in {where}", "every token banned", "relax the bias, the grammar or min_tokens"
         )
+    raise ForerunError(f"finite logits in {where}", f"{largest}", "check the target's weights and dtype")
