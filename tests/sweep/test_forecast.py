@@ -10,7 +10,7 @@ from forerun.sweep.cells import Candidate, Cell, Setting
 from forerun.sweep.cost_model import Prediction
 from forerun.sweep.costs import measure_c, measure_overhead, most_rows
 from forerun.sweep.forecast import shortened
-from forerun.sweep.preparation import Role, select
+from forerun.sweep.selection import Role, select
 from forerun.types import PositionCounts, RoundCounts
 from support.fake_backend import Economics, FakeBackend
 from support.scripted_drafters import bushy, half_right

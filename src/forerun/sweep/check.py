@@ -12,6 +12,7 @@ from forerun.sweep.expand import expand
 from forerun.sweep.plan import Plan
 from forerun.sweep.results import Gap
 from forerun.sweep.trial import drafting_of
+from forerun.workloads.prompt import Prompt
 from forerun.workloads.workload import Workload
 
 
@@ -44,7 +45,7 @@ def check(
     cells, gaps = check_plan(plan, workloads)
     refused = _refused(cells, backends)
     for target, backend in backends.items():
-        _check_prompts(target, backend, workloads, warm_corpus.get(target, ()))
+        _check_prompts(target, backend, workloads, warm_corpus.get(target, ()), plan.max_tokens)
     return Checked(cells, gaps, refused)
 
 
@@ -72,16 +73,27 @@ def _refused(cells: Sequence[Cell], backends: Mapping[str, Backend]) -> dict[Cel
 
 
 def _check_prompts(
-    target: str, backend: Backend, workloads: Sequence[Workload], warm_corpus: Sequence[Sequence[int]]
+    target: str,
+    backend: Backend,
+    workloads: Sequence[Workload],
+    warm_corpus: Sequence[Sequence[int]],
+    max_tokens: int,
 ) -> None:
-    """Raises ForerunError for prompts that don't fit, and for a warm corpus that holds their answers."""
+    """Raises ForerunError for prompts that don't fit, and for a warm corpus that holds their answers.
+
+    A conversation has to fit with answers of ``max_tokens`` tokens in all its turns but the last.
+    """
     known = [tuple(text) for text in warm_corpus]
     for prompt in (prompt for workload in workloads for prompt in workload.prompts):
         ids = tuple(backend.prompt_ids(prompt))
-        if backend.probe is not None and len(ids) + 2 > backend.probe.traits.max_context:
+        longest = len(ids) + len(prompt.later_turns) * max_tokens
+        if prompt.later_turns:
+            longest += len(backend.prompt_ids(_last_turn(prompt))) - len(ids)
+        if backend.probe is not None and longest + 2 > backend.probe.traits.max_context:
+            turns = f" in {len(prompt.later_turns) + 1} turns" if prompt.later_turns else ""
             raise ForerunError(
                 f"prompts that fit {target}'s context of {backend.probe.traits.max_context} tokens",
-                f"{prompt.id} with {len(ids)} tokens",
+                f"{prompt.id} with {longest} tokens{turns}",
                 "shorten it or leave it out",
             )
         if any(text[: len(ids)] == ids for text in known):
@@ -90,3 +102,8 @@ def _check_prompts(
                 f"{prompt.id} in both",
                 "take it out of one of the two",
             )
+
+
+def _last_turn(prompt: Prompt) -> Prompt:
+    """A conversation's last turn, behind answers of no length."""
+    return _last_turn(prompt.after("", prompt.id)) if prompt.later_turns else prompt

@@ -22,6 +22,7 @@ from forerun.sweep.cells import Candidate, Cell
 from forerun.sweep.cost_model import CostModel, DraftCost, Prediction, TargetCost
 from forerun.sweep.oracle import Recording, replay, replay_all
 from forerun.sweep.trial import drafting_of
+from forerun.sweep.turns import run_conversations
 from forerun.types import RoundCounts, Weights
 from forerun.workloads.prompt import Prompt
 
@@ -32,9 +33,10 @@ RECORDING_CONCURRENCY = 8
 def record_texts(
     backend: Backend, traits: TargetTraits, prompts: Sequence[Prompt], params: SamplingParams
 ) -> list[Recording]:
-    """Runs ``off`` over the prompts."""
-    record = backend.run(prompts, Drafting(), params, concurrency=min(len(prompts), RECORDING_CONCURRENCY))
-    return [recording_of(request, traits, params) for request in record.requests]
+    """Runs ``off`` over the prompts and their later turns."""
+    concurrency = min(len(prompts), RECORDING_CONCURRENCY)
+    done = run_conversations(backend, prompts, Drafting(), params, concurrency=concurrency)
+    return [recording_of(request, traits, params) for request in done.record.requests]
 
 
 def recording_of(request: RequestRecord, traits: TargetTraits, params: SamplingParams) -> Recording:
@@ -103,14 +105,15 @@ class Forecaster:
         largest = max((cell.candidate for cell in cells), key=lambda candidate: candidate.num_speculative_tokens)
         key = (largest, cells[0].workload, cells[0].temperature)
         if key not in self._runs:
-            record = self.backend.run(
+            done = run_conversations(
+                self.backend,
                 prompts,
                 drafting_of(largest),
                 params,
                 concurrency=min(len(prompts), RECORDING_CONCURRENCY),
                 drafter=largest.drafter,
             )
-            self._runs[key] = sum((request.counts for request in record.requests), RoundCounts())
+            self._runs[key] = sum((request.counts for request in done.record.requests), RoundCounts())
         return [shortened(self._runs[key], drafting.num_speculative_tokens) for drafting in draftings]
 
     def expect(self, candidate: Candidate, recording: Recording) -> RoundCounts | None:

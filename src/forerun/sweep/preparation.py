@@ -5,38 +5,27 @@ Each of its parts is kept with the run as it ends: a resumed run goes on from th
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 
 from forerun.backends.base import Backend, CostProbe
-from forerun.drafters.registry import find_method
 from forerun.sampling.params import SamplingParams
-from forerun.sweep.cells import Candidate, Cell, Setting
+from forerun.sweep.cells import Cell
 from forerun.sweep.cost_model import DraftCost, Prediction, TargetCost
 from forerun.sweep.costs import families_of, measure_c, measure_d, measure_overhead, most_rows
-from forerun.sweep.curve import PREDICTION_TOLERANCE
-from forerun.sweep.forecast import RECORDING_CONCURRENCY, Forecaster, record_texts
+from forerun.sweep.fitting_length import fitting_length
+from forerun.sweep.forecast import Forecaster, record_texts
 from forerun.sweep.parts import Parts
 from forerun.sweep.plan import Plan
 from forerun.sweep.progress import Deadline, Progress
 from forerun.sweep.results import DraftCostTable, TargetCostTable
-from forerun.types import Weights
+from forerun.sweep.selection import Role, select
 from forerun.workloads.prompt import Prompt
 from forerun.workloads.prompt_set import split
 from forerun.workloads.workload import Workload
 
 QUICK_CHOOSING_PROMPTS = 4
-QUICK_MIN_TOKENS = 24
-QUICK_MAX_TOKENS = 64
-# Share of the time left that pairs may plan with; the rest is for drift, discarded pairs and the report.
-QUICK_SHARE = 0.8
-# A pair is off plus something at least this much faster, on average.
-QUICK_ARMS = 1.75
-# A second family is worth measuring if it promises no less than this share below the best.
-CLOSE = PREDICTION_TOLERANCE
 PROBE_TOKENS = 16
 
 
@@ -54,14 +43,6 @@ class Material:
         halves = split(workload.prompts, plan.seeds[0])
         choose = halves.choose[:QUICK_CHOOSING_PROMPTS] if plan.quick else halves.choose
         return cls(workload, choose or halves.measure, halves.measure)
-
-
-class Role(Enum):
-    """Whether a cell is measured: at once, if time is left, or not because another promises more."""
-
-    PICK = "pick"
-    RUNNER_UP = "runner-up"
-    PASSED_OVER = "passed over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +137,9 @@ def prepare(
     target_cost, draft_costs = _costs(plan, backend, probe, cells, materials, lengths, deadline, parts)
     max_tokens = plan.max_tokens
     if plan.quick:
-        fitting = partial(_fitting_length, plan, TargetCost(target_cost), cells, lengths, deadline)
+        turns = [1 + len(prompt.later_turns) for material in materials.values() for prompt in material.choose]
+        cost, num_turns = TargetCost(target_cost), sum(turns) / len(turns)
+        fitting = partial(fitting_length, plan, cost, cells, lengths, num_turns, QUICK_CHOOSING_PROMPTS, deadline)
         max_tokens = parts.get("output length", int, fitting)
     settled = Preparation(max_tokens, target_cost, draft_costs, ())
     forecaster = settled.forecaster(backend, warm_corpus)
@@ -215,35 +198,6 @@ def _contexts(lengths: Sequence[int], max_tokens: int, probe: CostProbe) -> list
     return sorted({max(16, min(short, room)), max(16, min(long, room))})
 
 
-def _fitting_length(
-    plan: Plan, cost: TargetCost, cells: Sequence[Cell], lengths: Sequence[int], deadline: Deadline
-) -> int:
-    """Output tokens that let one cell of every setting have its pairs in the time that is left.
-
-    Runners-up are not planned for: they would halve every text, and live on what the reserve leaves.
-    """
-    if plan.time_budget is None:
-        return min(plan.max_tokens, QUICK_MAX_TOKENS)
-    mean = sum(lengths) / len(lengths)
-    prefill = cost.prefill_seconds(round(mean))
-    settings = {cell.setting for cell in cells}
-    texts = {(setting.workload, setting.temperature) for setting in settings}
-    num_recorded = min(QUICK_CHOOSING_PROMPTS, RECORDING_CONCURRENCY)
-    # Once plain, and once with each drafter that can't be replayed.
-    families = {cell.candidate.family for cell in cells}
-    num_serial = sum(f is not None and find_method(f.method).info.weights is not Weights.NONE for f in families)
-    num_recordings = len(texts) * (1 + num_serial)
-    fixed = num_recordings * num_recorded * prefill
-    per_token = num_recordings * cost.at(num_recorded, num_recorded, mean).seconds
-    for setting in settings:
-        size = setting.concurrency
-        # A warm-up and the pairs, two arms each.
-        fixed += (plan.min_pairs + 1) * 2 * size * prefill
-        per_token += plan.min_pairs * QUICK_ARMS * cost.at(size, size, mean).seconds
-    fitting = int((QUICK_SHARE * deadline.left - fixed) / per_token)
-    return max(min(QUICK_MIN_TOKENS, plan.max_tokens), min(fitting, plan.max_tokens, QUICK_MAX_TOKENS))
-
-
 def _predict(
     plan: Plan,
     backend: Backend,
@@ -285,41 +239,3 @@ def _predict(
         forecasts[workload, temperature] = found
         progress.advance(number + 1, len(settings), None)
     return forecasts
-
-
-def select(cells: Sequence[Cell], predictions: Mapping[Cell, Prediction], controls: set[str]) -> dict[Cell, Role]:
-    """What to measure of each setting: the most promising cell, then the best of another family if time is left.
-
-    Along N the model errs alike, so a family's best stands for it; between families D and acceptance err apart, so a
-    second family is a second opinion where its promise is within the model's tolerance of the first. On the control,
-    what was picked most often elsewhere: inflation compares one same candidate.
-    """
-    by_setting: dict[Setting, list[Cell]] = {}
-    for cell in cells:
-        by_setting.setdefault(cell.setting, []).append(cell)
-    roles = dict.fromkeys(cells, Role.PASSED_OVER)
-    for setting, members in by_setting.items():
-        if setting.workload in controls:
-            continue
-        pick = max(members, key=lambda cell: _rank(cell, predictions))
-        roles[pick] = Role.PICK
-        others = [cell for cell in members if cell.candidate.family != pick.candidate.family]
-        rival = max(others, key=lambda cell: _rank(cell, predictions), default=None)
-        if rival is not None and _promise(rival, predictions) >= _promise(pick, predictions) * (1 - CLOSE):
-            roles[rival] = Role.RUNNER_UP
-    common: Counter[Candidate] = Counter(cell.candidate for cell, role in roles.items() if role is Role.PICK)
-    for setting, members in by_setting.items():
-        if setting.workload in controls:
-            roles[max(members, key=lambda cell: (common[cell.candidate], *_rank(cell, predictions)))] = Role.PICK
-    return roles
-
-
-def _rank(cell: Cell, predictions: Mapping[Cell, Prediction]) -> tuple[float, int]:
-    """Higher is more promising; of two that promise the same the smaller N."""
-    return round(_promise(cell, predictions), 3), -cell.candidate.num_speculative_tokens
-
-
-def _promise(cell: Cell, predictions: Mapping[Cell, Prediction]) -> float:
-    """The predicted ratio; no prediction promises nothing."""
-    prediction = predictions.get(cell)
-    return prediction.ratio if prediction is not None else 0.0

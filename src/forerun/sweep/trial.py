@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from forerun.backends.base import Backend, RequestRecord, TrialRecord
@@ -13,6 +13,7 @@ from forerun.sampling.params import SamplingParams
 from forerun.sweep.cells import OFF, Candidate, Cell
 from forerun.sweep.load_guard import LoadLimits, LoadSample, LoadWatch, read_machine
 from forerun.sweep.measurements import Arm, LoadReading, PairResult, PromptOutcome
+from forerun.sweep.turns import Conversations, run_conversations
 from forerun.types import Timings
 from forerun.workloads.prompt import Prompt
 from forerun.workloads.repetition import score_tokens
@@ -52,8 +53,9 @@ class Trial:
         arms: dict[Candidate, Arm] = {}
         records: dict[Candidate, TrialRecord] = {}
         for candidate in order:
-            records[candidate], reading = self._run(candidate, prompts, params, cell.concurrency)
-            arms[candidate] = self._arm(records[candidate], reading, prompts)
+            done, reading = self._run(candidate, prompts, params, cell.concurrency)
+            records[candidate] = done.record
+            arms[candidate] = self._arm(done, reading)
         ours, off = arms[cell.candidate], arms[OFF]
         spoiled_by = self.limits.spoiled_by(ours.load, off.load)
         pair = PairResult(cell, index, ours, off, is_candidate_first, spoiled_by)
@@ -62,13 +64,14 @@ class Trial:
     def warm_up(self, cell: Cell, prompt: Prompt, params: SamplingParams) -> None:
         """Both arms once, as wide as the cell, on a prompt that no pair uses; nothing is kept."""
         for candidate in (cell.candidate, OFF):
-            self._run(candidate, [prompt] * cell.concurrency, params, cell.concurrency)
+            self._run(candidate, [replace(prompt, later_turns=())] * cell.concurrency, params, cell.concurrency)
 
     def _run(
         self, candidate: Candidate, prompts: Sequence[Prompt], params: SamplingParams, concurrency: int
-    ) -> tuple[TrialRecord, LoadReading]:
+    ) -> tuple[Conversations, LoadReading]:
         with LoadWatch(self.sample_load) as watch:
-            record = self.backend.run(
+            done = run_conversations(
+                self.backend,
                 prompts,
                 drafting_of(candidate),
                 params,
@@ -76,11 +79,12 @@ class Trial:
                 drafter=candidate.drafter,
                 warm_corpus=() if candidate.is_off else self.warm_corpus,
             )
-        return record, watch.reading
+        return done, watch.reading
 
-    def _arm(self, record: TrialRecord, reading: LoadReading, prompts: Sequence[Prompt]) -> Arm:
+    def _arm(self, done: Conversations, reading: LoadReading) -> Arm:
+        record = done.record
         outcomes = tuple(
-            self._outcome(prompt, request) for prompt, request in zip(prompts, record.requests, strict=True)
+            self._outcome(prompt, request) for prompt, request in zip(done.prompts, record.requests, strict=True)
         )
         timings = sum((request.timings for request in record.requests), Timings())
         return Arm(outcomes, record.seconds, timings, record.peak_memory, reading)

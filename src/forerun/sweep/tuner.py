@@ -197,9 +197,6 @@ class Tuner:
                 gaps.append(
                     Gap(f"prompts of {name} to choose on", CellState.NOT_RUN, "a single prompt served for both")
                 )
-            num_later = sum(bool(prompt.later_turns) for prompt in material.workload.prompts)
-            if num_later:
-                gaps.append(Gap(f"later turns of {num_later} prompts of {name}", CellState.NOT_RUN, "first turns only"))
         return gaps
 
     def _conflicts(self, results: Sequence[CellResult]) -> list[Gap]:

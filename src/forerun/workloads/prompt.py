@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from forerun.workloads.checkers.base import Checker, CheckResult
@@ -35,6 +35,8 @@ class Prompt:
     def __post_init__(self) -> None:
         if bool(self.messages) == (self.text is not None):
             raise ValueError(f"prompt {self.id} must have messages or raw text, and not both")
+        if self.later_turns and not self.messages:
+            raise ValueError(f"prompt {self.id} has later turns and no messages to put them behind")
 
     @property
     def plain_text(self) -> str:
@@ -61,6 +63,12 @@ class Prompt:
         if first.role == "system":
             return (Message("system", f"{first.content}\n\n{notice}"), *rest)
         return (Message("system", notice), *messages)
+
+    def after(self, answer: str, id: str) -> Prompt:
+        """The next turn behind ``answer``, as prompt ``id``. What checks a prompt checks its first answer alone."""
+        history = (*self.messages, Message("assistant", answer), Message("user", self.later_turns[0]))
+        later_turns = self.later_turns[1:]
+        return replace(self, id=id, messages=history, later_turns=later_turns, checker=None, reference=None)
 
     def as_dict(self) -> dict[str, Any]:
         """What reaches the model, in plain values: the basis of the prompt-set hash and of raw records."""
