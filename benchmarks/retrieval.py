@@ -135,8 +135,9 @@ def answer(drafter: AnyDrafter, name: str, tokens: Sequence[int], limit: DraftLi
         num_right += bool(draft) and index + 1 < len(tokens) and draft.tokens[0] == tokens[index + 1]
     shape = "tree" if limit.is_tree else "chain"
     print(
-        f"{'':14} {name:6} {shape:5} N={limit.num_tokens:<2} observe {summary(observing)}   propose {summary(proposing)}"
-        f"   drafts {num_drafted / len(tokens):4.0%}, first right {num_right / max(1, num_drafted):4.0%}"
+        f"{'':14} {name:6} {shape:5} N={limit.num_tokens:<2}  observe {summary(observing)}"
+        f"   propose {summary(proposing)}   drafts {num_drafted / len(tokens):4.0%}, "
+        f"first right {num_right / max(1, num_drafted):4.0%}"
     )
 
 

@@ -19,7 +19,7 @@ LEVELS = [
     ["workloads"],
     ["engine"],
     ["drafters"],
-    ["verify"],
+    ["corpus", "verify"],
     ["cache"],
     ["models"],
     ["sampling"],

@@ -99,7 +99,7 @@ def test_a_warm_corpus_helps_and_is_refused_where_there_is_none():
     warm = backend.run(prompts, drafting, SAMPLED, concurrency=1, warm_corpus=corpus).requests[0]
     assert warm.token_ids == cold.token_ids and warm.counts.accepted > cold.counts.accepted
     with pytest.raises(ForerunError, match="shared corpus"):
-        backend.run(prompts, Drafting("ngram", 3), SAMPLED, concurrency=1, warm_corpus=corpus)
+        backend.run(prompts, Drafting(), SAMPLED, concurrency=1, warm_corpus=corpus)
 
 
 def test_what_cannot_run_is_refused_by_check():

@@ -5,13 +5,14 @@ from __future__ import annotations
 import heapq
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forerun.corpus import corpus as corpus_module
 from forerun.drafters.base import DraftLimit, DraftRequest
 from forerun.drafters.suffix.config import SuffixConfig
 from forerun.drafters.suffix.drafter import SuffixDrafter, SuffixState
@@ -119,14 +120,30 @@ texts = st.lists(st.integers(0, 3), max_size=40)
 
 
 def check_against_reference(config: SuffixConfig, limit: DraftLimit, text: list[int], corpus: list[list[int]]) -> None:
-    drafter = SuffixDrafter(config)
-    drafter.ingest(corpus)
-    draft = drafter.propose([observed(drafter, text)], [limit])[0]
-    own = reference(Counts([text], config.max_depth), text, config, limit)
-    shared = reference(Counts([s for s in corpus if s], config.max_depth), text, config, limit)
-    tokens, parents, score = own if own[2] >= shared[2] or is_enough(own, limit) else shared
-    assert (draft.tokens, draft.parents) == (tokens, parents)
-    assert sum(draft.survival or ()) == pytest.approx(score)
+    """One corpus of one part, and one that came sequence by sequence: the best of what counts itself, newest first."""
+    for batches in ([corpus], [[one] for one in corpus]):
+        drafter = SuffixDrafter(config)
+        for batch in batches:
+            drafter.ingest(batch)
+        draft = drafter.propose([observed(drafter, text)], [limit])[0]
+        best = reference(Counts([text], config.max_depth), text, config, limit)
+        for part in reversed(drafter.corpus.parts):
+            if is_enough(best, limit):
+                break
+            counts = Counts([one.tolist() for one in part.sequences()], config.max_depth)
+            found = reference(counts, text, config, limit)
+            best = found if found[2] > best[2] else best
+        tokens, parents, score = best
+        assert (draft.tokens, draft.parents) == (tokens, parents)
+        assert sum(draft.survival or ()) == pytest.approx(score)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def tiny_parts() -> Iterator[None]:
+    """Texts this short would all be one part."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus_module, "SMALL_PART", 4)
+        yield
 
 
 @settings(max_examples=200, deadline=None)
@@ -191,21 +208,6 @@ def test_the_corpus_is_cold_until_it_is_asked_for() -> None:
     assert warm.propose([observed(warm, [1, 2])], [limit])[0] == Draft(), "the prompt is not part of the corpus"
     cold.ingest([answer])
     assert cold.propose([observed(cold, again)], [limit])[0].tokens == (8, 9, 10)
-
-
-def test_the_corpus_keeps_whole_sequences_oldest_out_first() -> None:
-    rng = random.Random(0)
-    sequences = [[rng.randrange(5) for _ in range(rng.randrange(1, 30))] for _ in range(40)]
-    drafter = SuffixDrafter(SuffixConfig(max_depth=6, max_corpus_tokens=70, max_corpus_sequences=5))
-    kept: list[list[int]] = []
-    for sequence in sequences:
-        drafter.ingest([sequence])
-        kept.append(sequence)
-        while len(kept) > 5 or sum(map(len, kept)) > 70:
-            kept.pop(0)
-        assert drafter.corpus.tokens == [token for part in kept for token in part]
-    drafter.ingest([list(range(71))])
-    assert drafter.corpus.num_sequences == len(kept), "a text over the limit does not enter"
 
 
 @pytest.mark.parametrize(

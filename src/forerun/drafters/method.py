@@ -33,6 +33,12 @@ class BuildContext:
     tokenizer: Tokenizer | None = None
     draft_model: DraftModel | None = None
     num_slots: int = 65_536
+
+    @property
+    def vocab_size(self) -> int | None:
+        """The target's, where it is known."""
+        return None if self.view is None else self.view.target.traits.vocab_size
+
     kv_dtype: torch.dtype | None = None
 
 

@@ -148,7 +148,7 @@ def _warm(engine: Engine, corpus: Sequence[Sequence[int]]) -> None:
     ingest = getattr(engine.drafter, "ingest", None)
     if ingest is None:
         raise ForerunError(
-            "a method with a shared corpus (suffix) for a warm trial",
+            "a method with a shared corpus (ngram, suffix) for a warm trial",
             engine.drafting.method,
             "drop warm_corpus or choose such a method",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from forerun.drafters.corpus.config import CorpusConfig
+from forerun.corpus.config import CorpusConfig
 from forerun.errors import ForerunError
 
 Occurrence = Literal["latest", "earliest"]

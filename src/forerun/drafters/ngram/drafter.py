@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from forerun.corpus.corpora import Corpora
+from forerun.corpus.corpus import Corpus
+from forerun.corpus.corpus_part import CorpusPart
 from forerun.drafters.base import Drafter, DrafterState, DraftLimit, DraftRequest, MethodInfo
-from forerun.drafters.corpus.corpora import Corpora
-from forerun.drafters.corpus.corpus import Corpus
-from forerun.drafters.corpus.corpus_part import CorpusPart
 from forerun.drafters.method import BuildContext
 from forerun.drafters.ngram.config import NgramConfig
 from forerun.drafters.ngram.ngram_index import NgramIndex
@@ -63,7 +63,7 @@ class NgramDrafter(Drafter[NgramState]):
     def build(cls, config: NgramConfig, context: BuildContext) -> NgramDrafter:
         """Needs nothing of the target but, for a corpus file of text, its tokenizer."""
         drafter = cls(config)
-        drafter.corpora.read_file(context)
+        drafter.corpora.read_file(context.tokenizer, context.vocab_size)
         return drafter
 
     @property

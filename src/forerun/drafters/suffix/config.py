@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from forerun.drafters.corpus.config import CorpusConfig
+from forerun.corpus.config import CorpusConfig
 from forerun.errors import ForerunError
 
 

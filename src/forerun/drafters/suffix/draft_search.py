@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from forerun.corpus.match import Match
 from forerun.drafters.base import DraftLimit
-from forerun.drafters.corpus.match import Match
 from forerun.drafters.suffix.candidate import Candidate, most_frequent_path, most_probable_tree
 from forerun.drafters.suffix.config import SuffixConfig
 from forerun.drafters.suffix.continuations import Continuations, State

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from forerun.corpus.corpora import Corpora
+from forerun.corpus.corpus import Corpus
 from forerun.drafters.base import Drafter, DrafterState, DraftLimit, DraftRequest, MethodInfo
-from forerun.drafters.corpus.corpora import Corpora
-from forerun.drafters.corpus.corpus import Corpus
 from forerun.drafters.method import BuildContext
 from forerun.drafters.suffix.config import SuffixConfig
 from forerun.drafters.suffix.draft_search import DraftSearch
@@ -74,7 +74,7 @@ class SuffixDrafter(Drafter[SuffixState]):
     def build(cls, config: SuffixConfig, context: BuildContext) -> SuffixDrafter:
         """Needs nothing of the target but, for a corpus file of text, its tokenizer."""
         drafter = cls(config)
-        drafter.corpora.read_file(context)
+        drafter.corpora.read_file(context.tokenizer, context.vocab_size)
         return drafter
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from forerun.drafters.corpus.match import Match
+from forerun.corpus.match import Match
 from forerun.drafters.suffix.suffix_node import SuffixNode
 
 # A place in the tree: a node and how many of its tokens were passed.

@@ -6,24 +6,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from forerun.drafters.corpus.context_order import Ints
-from forerun.drafters.corpus.corpus_part import CorpusPart
+from forerun.corpus.context_order import Ints
+from forerun.corpus.corpus_part import CorpusPart
 
-# A part is rebuilt together with the next newer one when that is over an eighth of its size: few parts to look
-# through, and every token is rebuilt a bounded number of times on its way to the oldest part.
+# A part is joined with what came after it when that is over an eighth of its size: few parts to look through, and every
+# token is indexed anew a bounded number of times on its way to the oldest part.
 GROWTH = 8
-# Parts under this size are one part: rebuilding them costs a few milliseconds.
-SMALLEST_PART = 1_024
-# A larger part that must give up its oldest sequences gives up an eighth of its tokens at once.
-LARGEST_EXACT_EVICTION = 32_768
+# Indexing so many tokens takes about a millisecond: parts up to this size are joined, and cut, at every occasion.
+SMALL_PART = 1_024
 
 
 class Corpus:
     """Sequences that share one bound, in immutable parts, oldest first.
 
     What one ``ingest`` brings is counted together. Sequences that come one by one are joined with older ones as they
-    add up; parts that are not joined yet are matched one by one. What the corpus holds, and how it is cut into parts,
-    depends on nothing but what was ingested.
+    add up; parts that are not joined yet are matched one by one. When a large oldest part has to give something up, a
+    ninth of its tokens goes at once. What the corpus holds, and how it is cut into parts, depends on nothing but what
+    was ingested.
     """
 
     def __init__(self, max_depth: int, max_tokens: int, max_sequences: int) -> None:
@@ -63,6 +62,9 @@ class Corpus:
             if num_tokens > self.max_tokens:
                 break
             first -= 1
+        if first > 0:
+            # Not even all of the new ones fit, and nothing older outlives one of them.
+            self.parts = []
         if newest := fitting[first:]:
             self._make_room(sum(map(len, newest)), len(newest))
             self._add(newest)
@@ -75,18 +77,27 @@ class Corpus:
             if too_many_tokens <= 0 and too_many_sequences <= 0:
                 return
             oldest = self.parts.pop(0)
-            if oldest.num_tokens > LARGEST_EXACT_EVICTION:
-                too_many_tokens = max(too_many_tokens, oldest.num_tokens // GROWTH)
-            ends = np.cumsum(oldest.lengths)
-            num_gone = max(too_many_sequences, int(np.searchsorted(ends, too_many_tokens)) + 1)
-            if kept := oldest.sequences()[num_gone:]:
-                self.parts.insert(0, CorpusPart(kept, self.max_depth))
+            num_gone = max(too_many_sequences, _num_leading(oldest.lengths, too_many_tokens))
+            if num_gone >= len(oldest.lengths):
+                continue
+            if oldest.num_tokens <= SMALL_PART:
+                self.parts.insert(0, CorpusPart(oldest.sequences()[num_gone:], self.max_depth))
+                continue
+            # A larger cut, so that the next ones are free; and newer parts join on the way.
+            num_gone = max(num_gone, _num_leading(oldest.lengths, oldest.num_tokens // (GROWTH + 1)))
+            kept = oldest.sequences()[num_gone:] + [one for part in self.parts for one in part.sequences()]
+            self.parts = [CorpusPart(kept, self.max_depth)] if kept else []
 
     def _add(self, newest: list[Ints]) -> None:
         """One more part, joined with those that are not much larger."""
         num_tokens = sum(map(len, newest))
-        while self.parts and self.parts[-1].num_tokens < max(GROWTH * num_tokens, SMALLEST_PART):
+        while self.parts and self.parts[-1].num_tokens < max(GROWTH * num_tokens, SMALL_PART):
             older = self.parts.pop()
             newest = older.sequences() + newest
             num_tokens += older.num_tokens
         self.parts.append(CorpusPart(newest, self.max_depth))
+
+
+def _num_leading(lengths: Sequence[int], num_tokens: int) -> int:
+    """How many sequences from the front hold ``num_tokens`` tokens at least; all if they don't."""
+    return min(len(lengths), int(np.searchsorted(np.cumsum(lengths), num_tokens)) + 1) if num_tokens > 0 else 0

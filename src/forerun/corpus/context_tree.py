@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forerun.drafters.corpus.context_order import ContextOrder, Ints
+from forerun.corpus.context_order import ContextOrder, Ints
 
 ROOT = 0
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from forerun.drafters.corpus.config import CorpusConfig
-from forerun.drafters.corpus.corpus import Corpus
-from forerun.drafters.corpus.corpus_part import CorpusPart
-from forerun.drafters.corpus.read_corpus import read_corpus
-from forerun.drafters.method import BuildContext
+from forerun.corpus.config import CorpusConfig
+from forerun.corpus.corpus import Corpus
+from forerun.corpus.corpus_part import CorpusPart
+from forerun.corpus.read_corpus import read_corpus
+from forerun.models.tokenizer import Tokenizer
 
 
 class Corpora:
@@ -24,10 +24,10 @@ class Corpora:
         self.shared = self._new_corpus()
         self._sessions: dict[str, Corpus] = {}
 
-    def read_file(self, context: BuildContext) -> None:
-        """Begin with the file that the configuration names, if any. Raises ``ForerunError`` for one over a bound."""
+    def read_file(self, tokenizer: Tokenizer | None, vocab_size: int | None) -> None:
+        """Begin with the file that the configuration names, if any; see ``read_corpus``."""
         if self.config.corpus:
-            self.shared.ingest(read_corpus(self.config, context))
+            self.shared.ingest(read_corpus(self.config, tokenizer, vocab_size))
 
     def feed(self, session: str, output: Sequence[int]) -> None:
         """A request is over: its output enters its session's corpus, or the shared one without a session."""

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forerun.drafters.corpus.context_order import order_contexts
-from forerun.drafters.corpus.corpus_part import CorpusPart
+from forerun.corpus.context_order import order_contexts
+from forerun.corpus.corpus_part import CorpusPart
 from support.substring_counts import Counts
 
 sequences_of_tokens = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=25), min_size=1, max_size=5)

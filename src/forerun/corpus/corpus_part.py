@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from forerun.drafters.corpus.context_order import SEPARATOR, ContextOrder, Ints, order_contexts
-from forerun.drafters.corpus.context_tree import ROOT, ContextTree, ancestors_at, build_context_tree
-from forerun.drafters.corpus.match import Match
-from forerun.drafters.corpus.successors import Successors, count_successors
+from forerun.corpus.context_order import SEPARATOR, ContextOrder, Ints, order_contexts
+from forerun.corpus.context_tree import ROOT, ContextTree, ancestors_at, build_context_tree
+from forerun.corpus.match import Match
+from forerun.corpus.successors import Successors, count_successors
 
 # A node of the tree, or the complement of the one position where a context occurs.
 State = int

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from forerun.drafters.corpus.context_order import SEPARATOR, ContextOrder, Ints
-from forerun.drafters.corpus.context_tree import ROOT, ContextTree
+from forerun.corpus.context_order import SEPARATOR, ContextOrder, Ints
+from forerun.corpus.context_tree import ROOT, ContextTree
 
 
 @dataclass(frozen=True, slots=True)
