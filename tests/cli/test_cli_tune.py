@@ -99,6 +99,19 @@ def test_quick(forerun: Run, tiny: TinyModels, tmp_path: Path) -> None:
     assert set(states(out)) == {"code suffix", "repeat suffix"}
 
 
+def test_a_run_that_was_out_of_time_is_gone_on_with(forerun: Run, tiny: TinyModels, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    short = forerun(*plan(tiny, out, "--time-budget", 0.01))
+    assert short.code == 0 and "The same command goes on with it." in short.out
+    assert "comparisons" not in short.out
+    assert rows(out, "SELECT ended_at FROM runs") == [(None,)]
+    (run_id,) = run_ids(out)
+    longer = forerun(*plan(tiny, out, "--time-budget", 100))
+    assert f"resuming run {run_id}" in longer.err and "out of time" not in longer.out
+    assert run_ids(out) == [run_id]
+    assert_is_whole(out, longer)
+
+
 def interrupted_after(num_pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C comes while a pair is being put on disk."""
     record_pair = StoredRun.record_pair
