@@ -115,36 +115,36 @@ class DecoderPass {
 
     static void zero_tail(float *row, int n) { memset(row + n, 0, (round_up(n, K_MULTIPLE) - n) * sizeof(float)); }
 
-    // f(first output, count, sums [rows][32]) for each pair of panels of `linear` over the prepared rows.
-    template <class F> void each_pair(const fr_linear &linear, int num_rows, int thread, F f) {
-        team_.share(num_panel_pairs(linear.num_outputs), [&](int pair) {
+    // f(first output, count, sums [rows][PANEL]) for each panel of `linear` over the prepared rows.
+    template <class F> void each_panel(const fr_linear &linear, int num_rows, int thread, F f) {
+        team_.share(num_panels(linear.num_outputs), [&](int panel) {
             float *sums = sums_[thread];
-            multiply(linear, pair, prepared_, num_rows, sums);
-            const int first = pair * PAIR * PANEL, left = linear.num_outputs - first;
-            const int count = left < PAIR * PANEL ? left : PAIR * PANEL;
+            multiply(linear, panel, prepared_, num_rows, sums);
+            const int first = panel * PANEL, left = linear.num_outputs - first;
+            const int count = left < PANEL ? left : PANEL;
             if (linear.bias)
                 for (int r = 0; r < num_rows; ++r)
-                    for (int i = 0; i < count; ++i) sums[r * PAIR * PANEL + i] += linear.bias[first + i];
+                    for (int i = 0; i < count; ++i) sums[r * PANEL + i] += linear.bias[first + i];
             f(first, count, sums);
         });
     }
 
     void multiply_into(const fr_linear &linear, float *out, int num_rows, int thread) {
-        each_pair(linear, num_rows, thread, [&](int first, int count, const float *sums) {
+        each_panel(linear, num_rows, thread, [&](int first, int count, const float *sums) {
             for (int r = 0; r < num_rows; ++r)
-                memcpy(out + (size_t)r * linear.num_outputs + first, sums + r * PAIR * PANEL, count * sizeof(float));
+                memcpy(out + (size_t)r * linear.num_outputs + first, sums + r * PANEL, count * sizeof(float));
         });
     }
 
-    // Gate panels and up panels take turns, so a pair holds both halves of the same 16 outputs.
+    // A panel holds the gates of 16 outputs and the ups of the same.
     void multiply_gated(const fr_linear &linear, int thread) {
-        each_pair(linear, pass_.num_rows, thread, [&](int first, int, const float *sums) {
-            const int column = first / PAIR;
+        each_panel(linear, pass_.num_rows, thread, [&](int first, int, const float *sums) {
+            const int column = first / 2;
             for (int r = 0; r < pass_.num_rows; ++r)
-                for (int v = 0; v < PANEL; v += W) {
-                    const float *pair = sums + r * PAIR * PANEL + v;
+                for (int v = 0; v < HALF; v += W) {
+                    const float *gates = sums + r * PANEL + v;
                     store(gated_ + (size_t)r * gated_stride_ + column + v,
-                          gated(decoder_.activation, load(pair), load(pair + PANEL)));
+                          gated(decoder_.activation, load(gates), load(gates + HALF)));
                 }
         });
     }
@@ -153,9 +153,9 @@ class DecoderPass {
     void add_to_stream(const fr_linear &linear, const float *norm, int thread) {
         const int hidden = decoder_.hidden;
         if (!norm) {
-            each_pair(linear, pass_.num_rows, thread, [&](int first, int count, const float *sums) {
+            each_panel(linear, pass_.num_rows, thread, [&](int first, int count, const float *sums) {
                 for (int r = 0; r < pass_.num_rows; ++r)
-                    for (int i = 0; i < count; ++i) pass_.x[(size_t)r * hidden + first + i] += sums[r * PAIR * PANEL + i];
+                    for (int i = 0; i < count; ++i) pass_.x[(size_t)r * hidden + first + i] += sums[r * PANEL + i];
             });
             return;
         }
@@ -299,16 +299,15 @@ class DecoderPass {
                 }
                 plan.tiles.push_back(tile);
             }
-        plan.is_split = num_threads_ > 1 && (int)plan.tiles.size() * decoder_.num_kv_heads < 4 * num_threads_;
-        for (int t = 0; t < (int)plan.tiles.size(); ++t)
-            for (int h = 0; h < decoder_.num_kv_heads; ++h) {
-                const int begin = plan.tiles[t].first_key / CHUNK, end = (plan.tiles[t].num_keys - 1) / CHUNK + 1;
-                if (plan.is_split)
-                    for (int chunk = begin; chunk < end; ++chunk)
-                        plan.items.push_back({t, h, chunk, chunk + 1, plan.num_partials++});
-                else
-                    plan.items.push_back({t, h, begin, end, -1});
-            }
+        plan.is_split = (int)plan.tiles.size() * decoder_.num_kv_heads < 4 * num_threads_;
+        for (int t = 0; t < (int)plan.tiles.size(); ++t) {
+            const int begin = plan.tiles[t].first_key / CHUNK, end = (plan.tiles[t].num_keys - 1) / CHUNK + 1;
+            // The heads of one chunk lie beside each other in memory, so they are worked on one after the other.
+            const int step = plan.is_split ? 1 : end - begin;
+            for (int chunk = begin; chunk < end; chunk += step)
+                for (int h = 0; h < decoder_.num_kv_heads; ++h)
+                    plan.items.push_back({t, h, chunk, chunk + step, plan.is_split ? plan.num_partials++ : -1});
+        }
         return plan;
     }
 
@@ -333,7 +332,7 @@ class DecoderPass {
         scratch_.resize(num_threads_);
         for (int t = 0; t < num_threads_; ++t) {
             row_scratch_[t] = arena.take<float>(widest);
-            sums_[t] = arena.take<float>(rows * PAIR * PANEL);
+            sums_[t] = arena.take<float>(rows * PANEL);
             AttentionScratch &scratch = scratch_[t];
             scratch.keys = arena.take<float>((size_t)width_ * KEY_BLOCK);
             scratch.values = arena.take<float>((size_t)KEY_BLOCK * width_);

@@ -14,7 +14,7 @@ class LinearRun {
             prepared_ = arena.take<char>(num_rows * prepared_stride(linear));
             for (int t = 0; t < num_threads; ++t) {
                 rows_[t] = arena.take<float>(round_up(linear.num_inputs, K_MULTIPLE));
-                sums_[t] = arena.take<float>((size_t)num_rows * PAIR * PANEL);
+                sums_[t] = arena.take<float>((size_t)num_rows * PANEL);
             }
         } while (arena.grow());
     }
@@ -31,13 +31,13 @@ class LinearRun {
             memcpy(rows_[thread], x_ + (size_t)r * linear_.num_inputs, linear_.num_inputs * sizeof(float));
             prepare_row(linear_, rows_[thread], prepared_ + r * prepared_stride(linear_));
         });
-        team_.share(num_panel_pairs(linear_.num_outputs), [&](int pair) {
-            multiply(linear_, pair, prepared_, num_rows_, sums_[thread]);
-            const int first = pair * PAIR * PANEL;
+        team_.share(num_panels(linear_.num_outputs), [&](int panel) {
+            multiply(linear_, panel, prepared_, num_rows_, sums_[thread]);
+            const int first = panel * PANEL;
             for (int r = 0; r < num_rows_; ++r)
-                for (int i = 0; i < PAIR * PANEL && first + i < linear_.num_outputs; ++i)
+                for (int i = 0; i < PANEL && first + i < linear_.num_outputs; ++i)
                     y_[(size_t)r * linear_.num_outputs + first + i] =
-                        sums_[thread][r * PAIR * PANEL + i] + (linear_.bias ? linear_.bias[first + i] : 0.0f);
+                        sums_[thread][r * PANEL + i] + (linear_.bias ? linear_.bias[first + i] : 0.0f);
         });
     }
 
@@ -67,7 +67,7 @@ void fr_free_team(fr_team *team) { delete team; }
 
 int64_t fr_packed_bytes(int32_t kind, int32_t num_outputs, int32_t num_inputs) {
     const fr_linear shape{kind, num_outputs, num_inputs, nullptr, nullptr};
-    return (int64_t)num_panel_pairs(num_outputs) * PAIR * panel_bytes_of(shape);
+    return (int64_t)(num_panels(num_outputs) * panel_bytes_of(shape));
 }
 
 void fr_pack(int32_t kind, const void *weights, int32_t num_outputs, int32_t num_inputs, void *packed, int32_t first,

@@ -66,8 +66,8 @@ int fr_start(void);             // 1 if this process may use it (the kernel has 
 fr_team *fr_new_team(void);     // threads that work together; they start when first needed
 void fr_free_team(fr_team *);
 
-// Packed size of [num_outputs][num_inputs] in bytes, and packing of row-major fp32 or bf16 weights. Panel i of the
-// matrix becomes panel first + i * stride of `packed`: gate and up take turns with stride 2.
+// Packed size of [num_outputs][num_inputs] in bytes, and packing of row-major fp32 or bf16 weights into zeroed memory.
+// Half panel i (16 outputs) of the matrix becomes half panel first + i * stride of `packed`: gate and up take turns.
 int64_t fr_packed_bytes(int32_t kind, int32_t num_outputs, int32_t num_inputs);
 void fr_pack(int32_t kind, const void *weights, int32_t num_outputs, int32_t num_inputs, void *packed, int32_t first,
              int32_t stride);

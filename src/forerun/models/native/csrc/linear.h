@@ -1,6 +1,6 @@
 // Linears over packed panels: y[row][output] = sum over k of w[output][k] * x[row][k], k ascending, for every row alike.
 //
-// A panel is 16 outputs. It is a run of steps of 64 bytes: for bf16 a step is two k (16 pairs), for fp32 one k. Outputs
+// A panel is 32 outputs. It is a run of steps of 128 bytes: for bf16 a step is two k (32 pairs), for fp32 one k. Outputs
 // are lanes, so a row's sum never meets another row's, and the row count only decides how many rows share a weight that
 // was loaded once: rows are cut into tiles whose accumulators fit the registers.
 #pragma once
@@ -9,14 +9,13 @@
 #include "forerun_kernels.h"
 #include "vector.h"
 
-constexpr int PANEL = 16;          // outputs of a panel
-constexpr int PARTS = PANEL / W;   // vectors of a panel
-constexpr int STEP_BYTES = 64;     // weights of a step
+constexpr int PANEL = 32;          // outputs of a panel
+constexpr int HALF = 16;           // gate and up share a panel, half each
+constexpr int STEP_BYTES = 128;    // weights of a step
 constexpr int K_MULTIPLE = 32;     // inputs are padded with zeros to whole AMX tiles
-constexpr int PAIR = 2;            // panels are worked on two at a time
 
 static inline int round_up(int n, int to) { return (n + to - 1) / to * to; }
-static inline int num_panel_pairs(int num_outputs) { return round_up(num_outputs, PAIR * PANEL) / (PAIR * PANEL); }
+static inline int num_panels(int num_outputs) { return round_up(num_outputs, PANEL) / PANEL; }
 
 // A kind knows how a step multiplies. `Input` is what a row is prepared into; INPUT_BYTES of it belong to a step.
 struct Bf16Kind {
@@ -70,79 +69,75 @@ struct Fp32Kind {
     static inline void prepare(const float *row, Input *out, int n) { memcpy(out, row, n * sizeof(float)); }
 };
 
-// One tile: R rows times P neighbouring panels over `num_steps`, into sums [R][PAIR * PANEL].
-template <class Kind, int R, int P>
-static void multiply_tile(const char *panels, size_t panel_bytes, const char *x, size_t x_stride, int num_steps,
-                          float *sums, bool resumes) {
-    Vec sum[R][P][PARTS];
+// Registers hold the sums of a tile: ROWS rows of SLICE outputs.
+#if defined(__AVX512F__)
+constexpr int TILE_ROWS = 12, SLICE = PANEL;
+#else
+constexpr int TILE_ROWS = 4, SLICE = HALF;
+#endif
+
+// Weights are asked for before they are needed. A single tile passes them at the speed of memory and looks AHEAD bytes
+// ahead. Several tiles pass over the same block, which lies in the cache by then, and share the asking for the block
+// behind it: tile t of T asks for that block's t-th part, 1/T of a step at every step.
+constexpr int AHEAD = 8192;
+
+struct Asking {
+    const char *next; // address to ask for at the first step
+    int stride;       // bytes that it moves on by at every step
+};
+
+// One tile: R rows times a slice of a panel over `num_steps`, into sums [R][PANEL].
+template <class Kind, int R>
+static void multiply_tile(const char *weights, const char *x, size_t x_stride, int num_steps, float *sums, bool resumes,
+                          Asking asking) {
+    constexpr int V = SLICE / W;
+    Vec sum[R][V];
     for (int r = 0; r < R; ++r)
-        for (int p = 0; p < P; ++p)
-            for (int v = 0; v < PARTS; ++v)
-                sum[r][p][v] = resumes ? load(sums + (r * PAIR + p) * PANEL + v * W) : Vec{};
+        for (int v = 0; v < V; ++v) sum[r][v] = resumes ? load(sums + r * PANEL + v * W) : Vec{};
     for (int step = 0; step < num_steps; ++step) {
-        typename Kind::Weights w[P][PARTS];
-#pragma GCC unroll 2
-        for (int p = 0; p < P; ++p) {
-            const char *at = panels + p * panel_bytes + (size_t)step * STEP_BYTES;
-            __builtin_prefetch(at + 2048);
-#pragma GCC unroll 4
-            for (int v = 0; v < PARTS; ++v) w[p][v] = Kind::weights(at + v * W * 4);
-        }
-#pragma GCC unroll 24
+        const char *at = weights + (size_t)step * STEP_BYTES;
+        const char *next = asking.next + (size_t)step * asking.stride;
+        __builtin_prefetch(next);
+        __builtin_prefetch(next + 64);
+        typename Kind::Weights w[V];
+#pragma GCC unroll 8
+        for (int v = 0; v < V; ++v) w[v] = Kind::weights(at + v * W * 4);
+#pragma GCC unroll 12
         for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
-            for (int p = 0; p < P; ++p)
-#pragma GCC unroll 4
-                for (int v = 0; v < PARTS; ++v)
-                    sum[r][p][v] = Kind::add(sum[r][p][v], w[p][v], x + r * x_stride + (size_t)step * Kind::INPUT_BYTES);
+#pragma GCC unroll 8
+            for (int v = 0; v < V; ++v)
+                sum[r][v] = Kind::add(sum[r][v], w[v], x + r * x_stride + (size_t)step * Kind::INPUT_BYTES);
     }
     for (int r = 0; r < R; ++r)
-        for (int p = 0; p < P; ++p)
-            for (int v = 0; v < PARTS; ++v) store(sums + (r * PAIR + p) * PANEL + v * W, sum[r][p][v]);
+        for (int v = 0; v < V; ++v) store(sums + r * PANEL + v * W, sum[r][v]);
 }
 
-// Rows of a tile with two panels, and of one with a single panel: as many as there are registers for.
-#if defined(__AVX512F__)
-constexpr int TILE_ROWS = 12, TALL_TILE_ROWS = 24;
-#else
-constexpr int TILE_ROWS = 4, TALL_TILE_ROWS = 4;
-#endif
-constexpr int TILE_PANELS = W == 16 ? PAIR : 1;
+typedef void (*MultiplyTile)(const char *, const char *, size_t, int, float *, bool, Asking);
 
-typedef void (*MultiplyTile)(const char *, size_t, const char *, size_t, int, float *, bool);
-
-template <class Kind, int P, int... R> struct TileTable {
-    static constexpr MultiplyTile tiles[] = {multiply_tile<Kind, R + 1, P>...};
+template <class Kind, class> struct TilesUpTo;
+template <class Kind, int... R> struct TilesUpTo<Kind, std::integer_sequence<int, R...>> {
+    static constexpr MultiplyTile tiles[] = {multiply_tile<Kind, R + 1>...};
 };
-template <class Kind, int P, class> struct TilesUpTo;
-template <class Kind, int P, int... R>
-struct TilesUpTo<Kind, P, std::integer_sequence<int, R...>> : TileTable<Kind, P, R...> {};
-template <class Kind, int P, int N> using Tiles = TilesUpTo<Kind, P, std::make_integer_sequence<int, N>>;
+template <class Kind> using Tiles = TilesUpTo<Kind, std::make_integer_sequence<int, TILE_ROWS>>;
 
-constexpr int STEPS_IN_CACHE = 512; // of two panels: 64 KB of weights stay close while many rows pass over them
+constexpr int STEPS_IN_CACHE = 512; // 64 KB of weights stay close while many rows pass over them
 
-// A pair of panels times all rows into sums [num_rows][PAIR * PANEL].
+// A panel times all rows into sums [num_rows][PANEL]. Cutting k into blocks changes no bit: sums are kept between them.
 template <class Kind>
-static void multiply_pair(const char *panels, size_t panel_bytes, const char *x, size_t x_stride, int num_rows,
-                          int num_steps, float *sums) {
-    if (TILE_PANELS == PAIR && num_rows > TILE_ROWS && num_rows <= TALL_TILE_ROWS) {
-        // All rows at once, one panel after the other: the weights stream past a single time.
-        for (int p = 0; p < PAIR; ++p)
-            Tiles<Kind, 1, TALL_TILE_ROWS>::tiles[num_rows - 1](panels + p * panel_bytes, panel_bytes, x, x_stride,
-                                                              num_steps, sums + p * PANEL, false);
-        return;
-    }
+static void multiply_panel(const char *panel, const char *x, size_t x_stride, int num_rows, int num_steps, float *sums) {
     const int num_tiles = (num_rows + TILE_ROWS - 1) / TILE_ROWS;
     const int block = num_tiles == 1 ? num_steps : STEPS_IN_CACHE;
     for (int step = 0; step < num_steps; step += block) {
         const int steps = num_steps - step < block ? num_steps - step : block;
+        const char *weights = panel + (size_t)step * STEP_BYTES;
         for (int tile = 0, row = 0; tile < num_tiles; ++tile) {
             const int rows = (num_rows - row + num_tiles - tile - 1) / (num_tiles - tile);
-            for (int p = 0; p < PAIR; p += TILE_PANELS)
-                Tiles<Kind, TILE_PANELS, TILE_ROWS>::tiles[rows - 1](
-                    panels + p * panel_bytes + (size_t)step * STEP_BYTES, panel_bytes,
-                    x + row * x_stride + (size_t)step * Kind::INPUT_BYTES, x_stride, steps,
-                    sums + row * PAIR * PANEL + p * PANEL, step > 0);
+            const Asking asking = num_tiles == 1 ? Asking{weights + AHEAD, STEP_BYTES}
+                                                 : Asking{weights + (size_t)steps * STEP_BYTES * (num_tiles + tile) / num_tiles,
+                                                          STEP_BYTES / num_tiles};
+            for (int first = 0; first < PANEL; first += SLICE)
+                Tiles<Kind>::tiles[rows - 1](weights + first * 4, x + row * x_stride + (size_t)step * Kind::INPUT_BYTES,
+                                             x_stride, steps, sums + row * PANEL + first, step > 0, asking);
             row += rows;
         }
     }
@@ -168,13 +163,13 @@ static inline void prepare_row(const fr_linear &linear, const float *row, char *
         Fp32Kind::prepare(row, (Fp32Kind::Input *)out, n);
 }
 
-// Outputs 32 * pair .. 32 * pair + 31 of all rows, without the bias, into sums [num_rows][32].
-static inline void multiply(const fr_linear &linear, int pair, const char *x, int num_rows, float *sums) {
+// Outputs of one panel for all rows, without the bias, into sums [num_rows][PANEL].
+static inline void multiply(const fr_linear &linear, int panel, const char *x, int num_rows, float *sums) {
     const size_t panel_bytes = panel_bytes_of(linear);
-    const char *panels = (const char *)linear.weights + (size_t)pair * PAIR * panel_bytes;
+    const char *weights = (const char *)linear.weights + panel * panel_bytes;
     const int num_steps = (int)(panel_bytes / STEP_BYTES);
     if (linear.kind == FR_BF16)
-        multiply_pair<Bf16Kind>(panels, panel_bytes, x, prepared_stride(linear), num_rows, num_steps, sums);
+        multiply_panel<Bf16Kind>(weights, x, prepared_stride(linear), num_rows, num_steps, sums);
     else
-        multiply_pair<Fp32Kind>(panels, panel_bytes, x, prepared_stride(linear), num_rows, num_steps, sums);
+        multiply_panel<Fp32Kind>(weights, x, prepared_stride(linear), num_rows, num_steps, sums);
 }

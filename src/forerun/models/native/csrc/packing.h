@@ -1,4 +1,4 @@
-// Weights from rows to panels and back.
+// Weights from rows to panels (all zero before) and back.
 #pragma once
 #include "linear.h"
 
@@ -6,12 +6,11 @@ static void pack(int kind, const void *weights, int num_outputs, int num_inputs,
     const fr_linear shape{kind, num_outputs, num_inputs, nullptr, nullptr};
     const size_t panel_bytes = panel_bytes_of(shape);
     const size_t width = kind == FR_BF16 ? 2 : 4, k_per_step = kind == FR_BF16 ? 2 : 1;
-    const int num_panels = (num_outputs + PANEL - 1) / PANEL;
-    for (int i = 0; i < num_panels; ++i) {
-        char *panel = (char *)packed + (size_t)(first + i * stride) * panel_bytes;
-        memset(panel, 0, panel_bytes);
-        for (int lane = 0; lane < PANEL && i * PANEL + lane < num_outputs; ++lane) {
-            const char *row = (const char *)weights + (size_t)(i * PANEL + lane) * num_inputs * width;
+    for (int i = 0; i < (num_outputs + HALF - 1) / HALF; ++i) {
+        const int half = first + i * stride;
+        char *panel = (char *)packed + (size_t)(half / 2) * panel_bytes + half % 2 * (STEP_BYTES / 2);
+        for (int lane = 0; lane < HALF && i * HALF + lane < num_outputs; ++lane) {
+            const char *row = (const char *)weights + (size_t)(i * HALF + lane) * num_inputs * width;
             for (size_t k = 0; k < (size_t)num_inputs; k += k_per_step) {
                 const size_t here = (size_t)num_inputs - k < k_per_step ? width : width * k_per_step;
                 memcpy(panel + k / k_per_step * STEP_BYTES + lane * width * k_per_step, row + k * width, here);

@@ -105,6 +105,9 @@ static inline float from_bf16(uint16_t half) {
 typedef uint16_t VecHalf __attribute__((vector_size(W * 2)));
 
 static inline Vec load_bf16(const uint16_t *from) {
+#if defined(__AVX512F__)
+    return (Vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from)), 16);
+#endif
     VecHalf half;
     memcpy(&half, from, sizeof half);
     return (Vec)(__builtin_convertvector(half, VecBits) << 16);
@@ -133,12 +136,15 @@ static inline void transpose(Vec rows[W]) {
         low[i] = i / 2 + i % 2 * W;
         high[i] = W / 2 + i / 2 + i % 2 * W;
     }
+#pragma GCC unroll 4
     for (int distance = W / 2; distance; distance /= 2) {
         Vec next[W];
+#pragma GCC unroll 8
         for (int i = 0; i < W / 2; ++i) {
             next[2 * i] = __builtin_shuffle(rows[i], rows[i + W / 2], low);
             next[2 * i + 1] = __builtin_shuffle(rows[i], rows[i + W / 2], high);
         }
+#pragma GCC unroll 16
         for (int i = 0; i < W; ++i) rows[i] = next[i];
     }
 }
