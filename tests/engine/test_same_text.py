@@ -11,11 +11,12 @@ import torch
 from forerun.drafters.method import DraftModel
 from forerun.drafters.registry import METHODS
 from forerun.engine.drafting import Drafting
-from forerun.models.decoder import Decoder
+from forerun.models.base import Target
 from forerun.sampling.params import SamplingParams
 from forerun.types import RoundCounts
 from support.circumstances import CIRCUMSTANCES, assert_same_under, mixed, say_under
-from support.faded_models import faded_target
+from support.faded_models import MODELS, faded_target, target_named
+from support.first_layers import first_layers
 from support.pairwise import Row, pairwise, whole_product
 from support.same_text import Said, assert_same, say, say_plainly, without_logprobs
 from support.tiny_decoder import tiny_decoder, truncated
@@ -34,7 +35,7 @@ BATCHES = {1: PROMPTS[4:], 5: PROMPTS}
 FEEDS = {"feeds_corpus": True}
 
 AXES: dict[str, Any] = {
-    "model": ["llama", "llama-bf16", "mistral_sliding", "qwen2", "qwen3", "gemma3"],
+    "model": MODELS,
     "drafts": [
         ("ngram", "", "chain"),
         ("suffix", "", "chain"),
@@ -52,23 +53,18 @@ AXES: dict[str, Any] = {
 }
 
 
-def target_of(model: str) -> Decoder:
-    name, _, dtype = model.partition("-")
-    return faded_target(name, torch.bfloat16 if dtype else torch.float32)
-
-
 def params_of(temperature: float, logprobs: int | None = 4) -> SamplingParams:
     return SamplingParams(temperature=temperature, seed=3, max_tokens=24, ignore_eos=True, logprobs=logprobs)
 
 
 @cache
 def plain(model: str, temperature: float, kv_dtype: str = "auto") -> list[Said]:
-    return say_plainly(target_of(model), PROMPTS, params_of(temperature), kv_dtype=kv_dtype)
+    return say_plainly(target_named(model), PROMPTS, params_of(temperature), kv_dtype=kv_dtype)
 
 
-def draft_model_of(kind: str, target: Decoder) -> DraftModel | None:
+def draft_model_of(kind: str, target: Target) -> DraftModel | None:
     if kind == "first layers":
-        return DraftModel(truncated(target, 2))
+        return DraftModel(first_layers(target, 2))
     if kind == "a stranger":
         return DraftModel(tiny_decoder(1, vocab_size=VOCABULARY, seed=5))
     return None
@@ -76,7 +72,7 @@ def draft_model_of(kind: str, target: Decoder) -> DraftModel | None:
 
 def check(row: Row) -> RoundCounts:
     """One configuration against plain decoding on one thread; its counts."""
-    target = target_of(row["model"])
+    target = target_named(row["model"])
     method, kind, shape = row["drafts"]
     found = say_under(
         row,
@@ -130,7 +126,7 @@ def test_the_whole_product_of_circumstances_says_what_plain_decoding_says(model:
 def test_plain_decoding_does_not_depend_on_neighbours_or_hits(model: str, temperature: float) -> None:
     for hits_prefixes, kv_dtype in ((False, "auto"), (True, "auto"), (True, "int8")):
         serving = {"hits_prefixes": hits_prefixes, "kv_dtype": kv_dtype, "row_budget": 23}
-        found = say(target_of(model), PROMPTS, params_of(temperature), **serving)
+        found = say(target_named(model), PROMPTS, params_of(temperature), **serving)
         assert_same(found, plain(model, temperature, kv_dtype))
 
 
@@ -143,7 +139,7 @@ def test_keys_in_int8_are_other_numbers(model: str) -> None:
 
 def test_a_changed_weight_is_noticed() -> None:
     """The smallest step of one weight leaves the ids alone and must still be seen in the logits."""
-    target = target_of("llama")
+    target = faded_target("llama")
     expected = [without_logprobs(said) for said in plain("llama", 0.0)]
     other = truncated(target, len(target.blocks))
     weight = target.final_norm.weight

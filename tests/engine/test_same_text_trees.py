@@ -16,11 +16,10 @@ from forerun.engine.scheduler import Work
 from forerun.models.base import Target
 from forerun.sampling.params import SamplingParams
 from forerun.types import Draft
-from support.faded_models import faded_target
+from support.faded_models import MODELS, target_named
 
 # Anchors at positions 5, 18, 62 and 130: trees beside a window's edge and across the borders of blocks of 64 keys.
 LENGTHS = (5, 18, 62, 130)
-MODELS = ["llama", "llama-bf16", "mistral_sliding", "qwen2", "qwen3", "gemma3"]
 
 
 def a_tree(rng: random.Random, num_rows: int, vocab_size: int, reach: int) -> Draft:
@@ -81,27 +80,22 @@ def check_trees(target: Target, seed: int, num_rows: int) -> None:
                 assert torch.equal(tree_logits[path], logits_of(engine, [request], [chain])[0])
 
 
-def target_of(model: str) -> Target:
-    name, _, dtype = model.partition("-")
-    return faded_target(name, torch.bfloat16 if dtype else torch.float32)
-
-
 @pytest.mark.parametrize("model", MODELS)
 def test_a_path_has_the_bits_of_its_chain(model: str) -> None:
     for seed, num_rows in enumerate((2, 13, 30)):
-        check_trees(target_of(model), seed, num_rows)
+        check_trees(target_named(model), seed, num_rows)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_many_paths_have_the_bits_of_their_chains(model: str) -> None:
     for seed in range(12):
-        check_trees(target_of(model), 100 + seed, 3 + 3 * seed)
+        check_trees(target_named(model), 100 + seed, 3 + 3 * seed)
 
 
 def test_a_wrong_parent_is_noticed() -> None:
     """The comparison can fail: a row hung elsewhere has other logits."""
-    engine = Engine(target_of("llama"), reuses_prefixes=False)
+    engine = Engine(target_named("llama"), reuses_prefixes=False)
     requests = decoding_requests(engine, random.Random(0))
     right = logits_of(engine, requests, [Draft((5, 6, 7), (0, 0, 2))] * len(requests))
     wrong = logits_of(engine, requests, [Draft((5, 6, 7), (0, 0, 1))] * len(requests))

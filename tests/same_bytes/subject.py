@@ -15,7 +15,7 @@ from forerun.models.loading.load_target import load_target
 from forerun.models.loading.loaded_target import LoadedTarget
 from same_bytes.numbers import Numbers
 from same_bytes.prompts import Prompt, cut_prompts, shipped_texts
-from support.faded_models import faded_target
+from support.faded_models import faded_target_on
 from support.leaky_target import Leak, LeakyTarget
 from support.tiny_models import random_tokens
 
@@ -76,7 +76,7 @@ class TinySubject(Subject):
         self._leak = leak
 
     def model(self, numbers: Numbers) -> Target:
-        return faded_target(self._family, DTYPES[numbers.weights])
+        return faded_target_on("auto", self._family, DTYPES[numbers.weights])
 
     def target(self, numbers: Numbers) -> Target:
         model = self.model(numbers)

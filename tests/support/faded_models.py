@@ -9,16 +9,37 @@ from typing import Any
 
 import torch
 
+from forerun.models.base import Target
 from forerun.models.decoder import Decoder
-from support.tiny_models import BY_NAME, load
+from forerun.models.native.kernels import find_kernels
+from support.tiny_models import BY_NAME, load_on
 
 FADE = 0.3  # each layer adds this much of what the one before added
 SHARPNESS = 1.5  # of the head: text at T = 0.8 repeats itself now and then
 
+# Family, number type, and the native kernels where a compiler built them.
+_TORCH = ["llama", "llama-bf16", "mistral_sliding", "qwen2", "qwen3", "gemma3"]
+MODELS = [*_TORCH, *(f"{model}/native" for model in _TORCH if find_kernels("auto"))]
+
+
+def target_named(model: str) -> Target:
+    """The faded target that one of ``MODELS`` names."""
+    name, _, kernels = model.partition("/")
+    name, _, dtype = name.partition("-")
+    return faded_target_on("auto" if kernels else "torch", name, torch.bfloat16 if dtype else torch.float32)
+
 
 @cache
 def faded_target(name: str, dtype: torch.dtype = torch.float32) -> Decoder:
-    """The lean decoder of the tiny model ``name``, faded; built once a process."""
+    """The lean decoder of the tiny model ``name``, faded, through torch; built once a process."""
+    target = faded_target_on("torch", name, dtype)
+    assert isinstance(target, Decoder)
+    return target
+
+
+@cache
+def faded_target_on(kernels: str, name: str, dtype: torch.dtype = torch.float32) -> Target:
+    """The same, computed by ``kernels``: torch, auto or a native path."""
     # An untied head: under a tied one such a model says the same token for ever.
     model = BY_NAME[name].build(tie_word_embeddings=False)
     with torch.no_grad():
@@ -31,7 +52,7 @@ def faded_target(name: str, dtype: torch.dtype = torch.float32) -> Decoder:
         model.lm_head.weight.mul_(SHARPNESS)
     with TemporaryDirectory() as directory:
         model.save_pretrained(directory)
-        return load(Path(directory), dtype)
+        return load_on(kernels, Path(directory), dtype)
 
 
 def _scale_offset_norm(norm: Any, factor: float) -> None:

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from forerun.models.base import Target
 from forerun.models.decoder import Decoder
 from forerun.models.loading.load_directory import load_directory_target
 
@@ -114,10 +116,17 @@ BY_NAME = {model.name: model for model in TINY_MODELS}
 
 
 def load(directory: Path, dtype: torch.dtype = torch.float32) -> Decoder:
-    """The saved model as the lean decoder."""
-    target = load_directory_target(directory, AutoConfig.from_pretrained(directory), dtype, torch.device("cpu"))
+    """The saved model as the lean decoder through torch, native kernels or not."""
+    target = load_on("torch", directory, dtype)
     assert isinstance(target, Decoder)
     return target
+
+
+def load_on(kernels: str, directory: Path, dtype: torch.dtype = torch.float32) -> Target:
+    """The saved model, computed by ``kernels``: torch, auto or a native path."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FORERUN_KERNELS", kernels)
+        return load_directory_target(directory, AutoConfig.from_pretrained(directory), dtype, torch.device("cpu"))
 
 
 def random_tokens(count: int, seed: int = 0) -> list[int]:
