@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import platform
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,10 +11,10 @@ from pathlib import Path
 import psutil
 import torch
 
-from benchmarks.divergence import Divergence, compare, laws, prefixes
+from benchmarks.divergence import Divergence, Law, compare, laws, prefixes
 from benchmarks.environments import build
 from benchmarks.finalists import choose, figures
-from benchmarks.measure import Measurement, Watch
+from benchmarks.measure import Budget, Measurement, Watch
 from benchmarks.models import resolve, tokenizer_of
 from benchmarks.peers.base import Launch, NotRun, Pair, Peer, Setting
 from benchmarks.peers.forerun import ForerunPeer, ForerunServer
@@ -31,7 +30,7 @@ from forerun.errors import ForerunError
 from forerun.models.device import describe_device
 from forerun.sweep.load_guard import LoadLimits
 
-# Of the time that is left when the first settings run.
+# Of the time for measuring.
 _CHOOSING_SHARE = 0.5
 _WARM_UP = "Name three rivers of Europe and the seas that they flow into."
 
@@ -56,7 +55,6 @@ class Comparison:
         """Raises ForerunError only where forerun itself can't run; a peer that can't is listed in the report."""
         plan = self.plan
         tokenizer = tokenizer_of(self.pair.target)
-        ends_at = time.monotonic() + plan.seconds
         watch = Watch(LoadLimits(plan.max_foreign_share, plan.max_switches))
         with Servers(self._peers, self._launch, tokenizer.encode(_WARM_UP), self._say) as servers:
             prompts = {
@@ -65,11 +63,16 @@ class Comparison:
             }
             measurement = Measurement(servers, watch, plan.seed, self._say)
             self.trials = measurement.trials
-            is_complete = self._choose(servers, measurement, prompts, ends_at)
+            choosing = [parts.choose for parts in prompts.values()]
+            seconds = _CHOOSING_SHARE * plan.seconds
+            left, is_complete = self._run(servers, measurement, CHOOSE, self._settings, choosing, seconds)
             found = [choose(self.trials, self._settings, name, self._plain) for name in plan.workloads]
-            for finalists, end in zip(found, shares(len(found), ends_at)):
-                fresh = prompts[finalists.workload].measure
-                is_complete &= self._run(servers, measurement, MEASURE, finalists.settings, [fresh], end)
+            left += plan.seconds - seconds
+            for index, finalists in enumerate(found):
+                fresh, seconds = prompts[finalists.workload].measure, left / (len(found) - index)
+                unused, is_whole = self._run(servers, measurement, MEASURE, finalists.settings, [fresh], seconds)
+                left += unused - seconds
+                is_complete &= is_whole
             divergences = self._divergences(servers, prompts) if plan.num_positions else []
             not_run = [*self._not_run, *servers.not_run.values()]
         return Report(
@@ -135,14 +138,6 @@ class Comparison:
                 found.append(replace(prompt, answer=tuple(answer)))
         return tuple(found)
 
-    def _choose(
-        self, servers: Servers, measurement: Measurement, prompts: Mapping[str, Halves], ends_at: float
-    ) -> bool:
-        now = time.monotonic()
-        end = now + _CHOOSING_SHARE * (ends_at - now)
-        choosing = [parts.choose for parts in prompts.values()]
-        return self._run(servers, measurement, CHOOSE, self._settings, choosing, end)
-
     def _run(
         self,
         servers: Servers,
@@ -150,34 +145,38 @@ class Comparison:
         stage: str,
         settings: Sequence[Setting],
         prompts: Sequence[Sequence[TokenPrompt]],
-        ends_at: float,
-    ) -> bool:
-        """In waves that memory holds, forerun's settings in each of them, so that every ratio is of neighbours."""
+        seconds: float,
+    ) -> tuple[float, bool]:
+        """In waves that memory holds, forerun's settings in each of them, so that every ratio is of neighbours.
+
+        Returns the seconds that are left over, and whether every prompt had its turn.
+        """
         ours = [setting for setting in settings if setting.peer == self._ours.name]
         theirs = [setting for setting in settings if setting.peer != self._ours.name]
         waves = servers.waves(ours, theirs)
         parts = [(wave, members) for wave in waves for members in prompts]
-        ends = shares(len(parts), ends_at)
-        return all([measurement.run(stage, wave, members, end) for (wave, members), end in zip(parts, ends)])
+        budget = Budget(seconds, len(parts))
+        is_complete = all([measurement.run(stage, wave, members, budget) for wave, members in parts])
+        return budget.seconds_left, is_complete
 
     def _divergences(self, servers: Servers, prompts: Mapping[str, Halves]) -> list[Divergence]:
         """Every plain setting beside fp32 arithmetic, engine by engine."""
         texts = [(prompt.token_ids, prompt.answer) for parts in prompts.values() for prompt in parts.measure]
         contexts = prefixes(texts, self.plan.num_positions, self.plan.seed)
+        found: dict[Setting, list[Law]] = {}
+        for setting in self._settings:
+            if setting.is_plain and (server := servers.ready(setting)) is not None:
+                self._say(f"divergences of {setting.label}, {len(contexts)} positions")
+                found[setting] = laws(server.next_token_logprobs, contexts)
+                servers.drop(setting)
         servers.keep(())
-        self._say(f"divergences at {len(contexts)} positions")
+        self._say("fp32 arithmetic at the same positions")
         exact = self._ours.start_with("float32", self._plain, self._launch)
         try:
             reference = laws(exact.next_token_logprobs, contexts)
         finally:
             exact.stop()
-        found = []
-        for setting in self._settings:
-            servers.keep((setting,))
-            if setting.is_plain and (server := servers.ready(setting)) is not None:
-                self._say(f"divergences of {setting.label}")
-                found.append(compare(setting.label, reference, laws(server.next_token_logprobs, contexts)))
-        return found
+        return [compare(setting.label, reference, theirs) for setting, theirs in found.items()]
 
     def _broken(self) -> list[str]:
         """forerun's settings of equal weights must give one text."""
@@ -185,13 +184,6 @@ class Comparison:
         ours = [setting for setting in self._settings if setting.peer == self._ours.name]
         texts = {setting: agreement(self.trials, setting, plains[setting.weights]) for setting in ours}
         return [setting.label for setting, found in texts.items() if found.num_same < found.num_texts]
-
-
-def shares(num_parts: int, ends_at: float) -> Iterator[float]:
-    """When each part must be over: what time is left, divided among those that are still to come."""
-    for index in range(num_parts):
-        now = time.monotonic()
-        yield now + (ends_at - now) / (num_parts - index)
 
 
 def _machine(plan: Plan) -> str:

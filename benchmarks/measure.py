@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.load import read_machine
@@ -29,6 +30,24 @@ class Watch:
     settle_seconds: float = _SETTLE_SECONDS
 
 
+class Budget:
+    """Seconds for measuring, shared evenly among the parts still to come: what one leaves over, the others get."""
+
+    def __init__(self, seconds: float, num_parts: int) -> None:
+        self.seconds_left = seconds
+        self._num_parts_left = num_parts
+
+    @contextlib.contextmanager
+    def part(self) -> Iterator[float]:
+        """One part; yields when it must be over, on the monotonic clock."""
+        begin = time.monotonic()
+        try:
+            yield begin + self.seconds_left / max(self._num_parts_left, 1)
+        finally:
+            self.seconds_left -= time.monotonic() - begin
+            self._num_parts_left -= 1
+
+
 class Measurement:
     """Collects trials; ``round`` counts the prompts of all stages."""
 
@@ -40,19 +59,20 @@ class Measurement:
         self._report = report
         self._round = 0
 
-    def run(self, stage: str, settings: Sequence[Setting], prompts: Sequence[TokenPrompt], ends_at: float) -> bool:
-        """All settings on every prompt, prompt by prompt. False where the time was up before the last one began."""
-        self._servers.keep(settings)
-        for setting in settings:
-            if not self._servers.is_restarted(setting):
-                self._servers.ready(setting)
-        for index, prompt in enumerate(prompts):
-            if time.monotonic() >= ends_at:
-                return False
-            self._report(f"{stage}: {prompt.workload} {index + 1}/{len(prompts)}, {len(settings)} settings")
-            self._round += 1
-            for setting in self._order.sample(settings, len(settings)):
-                self._try(stage, setting, prompt)
+    def run(self, stage: str, settings: Sequence[Setting], prompts: Sequence[TokenPrompt], budget: Budget) -> bool:
+        """All settings on every prompt, prompt by prompt. False where the time was up before the last one began.
+
+        Starting servers doesn't count, and the first prompt is always run.
+        """
+        self._servers.start(settings)
+        with budget.part() as ends_at:
+            for index, prompt in enumerate(prompts):
+                if index and time.monotonic() >= ends_at:
+                    return False
+                self._report(f"{stage}: {prompt.workload} {index + 1}/{len(prompts)}, {len(settings)} settings")
+                self._round += 1
+                for setting in self._order.sample(settings, len(settings)):
+                    self._try(stage, setting, prompt)
         return True
 
     def _try(self, stage: str, setting: Setting, prompt: TokenPrompt) -> None:

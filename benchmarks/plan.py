@@ -21,7 +21,7 @@ AIMS: Mapping[tuple[str, str], float] = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Numbers of prompts are per workload, ``num_positions`` those where divergences are taken, times in seconds."""
+    """Numbers of prompts are per workload, ``num_positions`` those where divergences are taken, ``seconds`` the time for measuring."""
 
     target: str
     draft: str | None = None
@@ -55,7 +55,7 @@ class Plan:
             max_tokens=48,
             max_prompt=512,
             num_positions=0,
-            seconds=300.0,
+            seconds=210.0,
             is_quick=True,
         )
 

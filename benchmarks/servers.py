@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
 import psutil
@@ -13,6 +14,7 @@ from forerun.errors import ForerunError
 # Of the memory that is free when a run begins.
 MEMORY_SHARE = 0.8
 _WARM_UP_TOKENS = 16
+_NUM_STARTING = 3
 
 
 class Servers:
@@ -52,6 +54,13 @@ class Servers:
             self._warm = {setting for setting in self._warm if self._key(setting) != key}
             self._running.pop(key).stop()
 
+    def start(self, settings: Sequence[Setting]) -> None:
+        """Keeps and starts what these settings need, several at a time: starting is no part of any figure."""
+        self.keep(settings)
+        first = {self._key(setting): setting for setting in settings if not self.is_restarted(setting)}
+        with ThreadPoolExecutor(_NUM_STARTING) as pool:
+            list(pool.map(self.ready, first.values()))
+
     def ready(self, setting: Setting) -> Server | None:
         """A warm server of this setting, fresh where it must be; None where it can't be had."""
         if setting in self.not_run:
@@ -61,7 +70,8 @@ class Servers:
         key = self._key(setting)
         try:
             if key not in self._running:
-                self._report(f"starting {setting.label}")
+                if not self.is_restarted(setting):
+                    self._report(f"starting {setting.label}")
                 self._running[key] = self._peers[setting.peer].start(setting, self._launch)
             if setting not in self._warm:
                 self._running[key].generate(setting, self._warm_up_prompt, _WARM_UP_TOKENS)

@@ -34,7 +34,9 @@ def main():
         return {
             "address": server.listening_address,
             "version": f"xllamacpp {xllamacpp.__version__}",
-            "system": ", ".join(part.split("=")[0].strip() for part in xllamacpp.get_system_info().split("|") if "= 1" in part),
+            "system": ", ".join(
+                part.split("=")[0].strip() for part in xllamacpp.get_system_info().split("|") if "= 1" in part
+            ),
         }
 
     serve(ready, {})
