@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from forerun.sweep.load_guard import LoadLimits
 from support.command import Run, refused
 
 FLAGS = ("--prompt", "def area(width, height): return width", "--max-tokens", 12, "--method", "suffix", "-n", 3)
@@ -14,6 +15,12 @@ FLAGS = ("--prompt", "def area(width, height): return width", "--max-tokens", 12
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORERUN_CACHE", str(tmp_path / "cache"))
+    judged_as("", monkeypatch)
+
+
+def judged_as(spoiled_by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other processes do while tests run must not decide."""
+    monkeypatch.setattr(LoadLimits, "spoiled_by", lambda self, *readings: spoiled_by)
 
 
 def test_costs_are_measured_when_asked_for_and_used_from_then_on(generate: Run, tmp_path: Path) -> None:
@@ -44,3 +51,11 @@ def test_a_damaged_file_is_named(generate: Run, tmp_path: Path) -> None:
     (file,) = (tmp_path / "cache" / "pass_costs").iterdir()
     file.write_text("nonsense")
     assert str(file) in refused(generate(*FLAGS))
+
+
+def test_a_busy_machine_is_not_remembered(generate: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged_as("other processes took 40% of the CPUs", monkeypatch)
+    busy = generate(*FLAGS, "--json", "--pass-costs", "measure")
+    assert "not kept: other processes took 40% of the CPUs" in busy.err
+    assert dict(busy.json["conditions"]["flags"])["row_limits"] != "none"
+    assert not (tmp_path / "cache").exists()

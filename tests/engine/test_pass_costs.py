@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -105,10 +106,32 @@ def test_measuring_times_what_the_engine_does() -> None:
 
 def test_what_takes_too_long_ends_its_series() -> None:
     target = ClockedToy()
-    costs = measure_passes(target, IDENTITY, clock=lambda: 40 * target.now)
+    costs = measure_passes(target, IDENTITY, clock=lambda: 40 * target.now, num_repeats=1)
     slices = [point.rows for point in costs.slices if point.context == 128]
     assert slices == [16, 32, 64, 96, 128, 192, 256], "40 x 25 ms is the first above a second"
     assert max(point.rows for point in costs.passes if point.sequences == 1) == 32
+
+
+def test_a_model_whose_smallest_pass_is_slow_has_a_curve_too() -> None:
+    target = ClockedToy()
+    costs = measure_passes(target, IDENTITY, clock=lambda: 2000 * target.now, num_repeats=1)
+    rows = [point.rows for point in costs.passes if (point.sequences, point.context) == (1, 128)]
+    assert rows == [1, 2, 4, 8], "up to more than four times the time of one row"
+
+
+def test_the_fastest_try_counts() -> None:
+    target = ClockedToy()
+    reads = itertools.count()
+
+    def clock() -> float:
+        # Every third try is slowed down by something else (two reads are a try): each point once or twice.
+        target.now += 0.5 * (next(reads) % 6 == 1)
+        return target.now
+
+    costs = measure_passes(target, IDENTITY, clock=clock, num_repeats=3)
+    for point in costs.passes:
+        attention = point.sequences * (point.context + point.rows // point.sequences) * 1e-6
+        assert point.seconds == pytest.approx(1e-3 * point.rows + attention)
 
 
 def test_a_short_context_is_kept_to() -> None:

@@ -46,9 +46,19 @@ def find_or_measure_pass_costs(
     found = find_pass_costs(loaded, kv_dtype, directory=directory)
     if found is not None:
         return found
-    costs = measure_passes(loaded.target, PassCostIdentity.of(loaded.target, loaded.artifact, kv_dtype))
-    write_pass_costs(costs, _path(costs.identity, directory))
+    costs = measure_pass_costs(loaded, kv_dtype)
+    keep_pass_costs(costs, directory=directory)
     return costs
+
+
+def measure_pass_costs(loaded: LoadedTarget, kv_dtype: str = "auto") -> PassCosts:
+    """Measured now, for this target and machine; kept by ``keep_pass_costs`` alone."""
+    return measure_passes(loaded.target, PassCostIdentity.of(loaded.target, loaded.artifact, kv_dtype))
+
+
+def keep_pass_costs(costs: PassCosts, *, directory: Path | None = None) -> None:
+    """Puts them where ``find_pass_costs`` looks. Raises ForerunError where nothing can be written."""
+    write_pass_costs(costs, _path(costs.identity, directory))
 
 
 def read_pass_costs(path: Path) -> PassCosts:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CostPoint:
-    """Median seconds of a target pass of ``rows`` rows over ``sequences`` sequences of ``context`` tokens each."""
+    """Seconds of a target pass of ``rows`` rows over ``sequences`` sequences of ``context`` tokens each."""
 
     rows: int
     sequences: int

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from statistics import median
 
 from forerun.engine.costs.cost_point import CostPoint
 from forerun.engine.costs.pass_costs import PassCostIdentity, PassCosts
@@ -23,8 +22,9 @@ BATCH_ROWS = (8, 16, 24, 32, 40, 64, 72, 128)
 SLICE_ROWS = (16, 32, 64, 96, 128, 192, 256, 512)
 CONTEXTS = (128, 768)
 NUM_REPEATS = 3
-# A pass that takes longer ends its ascending series: nobody waits for it, so nobody chooses it.
+# A pass that takes longer than this, and than so many of the smallest, ends its ascending series: nobody waits for it.
 MAX_SECONDS = 1.0
+MAX_TIMES_SMALLEST = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,16 @@ class _Series:
     context: int
 
     def affordable(self, clock: Clock) -> _Series:
-        """The same up to the first pass that takes too long, which is still in. Warms everything up."""
+        """The same up to the first pass that takes too long, which is still in. Makes the bed and warms it up."""
+        self.run(self.rows[0])
+        bound = MAX_SECONDS
         for index, rows in enumerate(self.rows):
             start = clock()
             self.run(rows)
-            if clock() - start > MAX_SECONDS:
+            taken = clock() - start
+            if index == 0:
+                bound = max(bound, MAX_TIMES_SMALLEST * taken)
+            elif taken > bound:
                 return replace(self, rows=self.rows[: index + 1])
         return self
 
@@ -84,10 +89,10 @@ def _slice(probe: PassProbe, context: int, rows: int) -> None:
 
 
 def _measure(all_series: Sequence[_Series], num_repeats: int, clock: Clock) -> list[list[CostPoint]]:
-    """Median seconds of every pass of every series."""
+    """Seconds of every pass of every series: the fastest try, since whatever else the machine does only adds."""
     runs = [partial(series.run, rows) for series in all_series for rows in series.rows]
     times = iter(time_in_turns(runs, num_repeats, clock))
     return [
-        [CostPoint(rows, series.sequences, series.context, median(next(times))) for rows in series.rows]
+        [CostPoint(rows, series.sequences, series.context, min(next(times))) for rows in series.rows]
         for series in all_series
     ]
