@@ -8,6 +8,8 @@
 #pragma once
 #include <math.h>
 
+#include <type_traits>
+
 #include "forerun_kernels.h"
 #include "rows.h"
 #include "vector.h"
@@ -40,8 +42,8 @@ struct Partial {
 };
 
 struct AttentionScratch {
-    float *keys;    // [head_dim][KEY_BLOCK]
-    float *values;  // [KEY_BLOCK][width]
+    float *rows;    // [KEY_BLOCK][width]: fp32 only, keys before they are turned
+    float *block;   // a block of keys [head_dim][KEY_BLOCK] or of values [KEY_BLOCK][width]
     float *scores;  // [queries][CHUNK]
     float *queries; // [queries][width], scaled
     Partial chunk, total;
@@ -56,81 +58,224 @@ static inline size_t pool_row_bytes(const PoolLayer &layer) {
     return (size_t)layer.head_dim * (layer.kind == FR_FP32 ? 4 : layer.kind == FR_BF16 ? 2 : 1);
 }
 
-// Asks for what load_block will read next: keys lie scattered, and no prefetcher guesses a slot table. Inlined, because
-// gcc takes a function that only prefetches for one that does nothing, and drops its calls.
-__attribute__((always_inline)) static inline void ask_block(const PoolLayer &layer, const char *pool, const int64_t *slots, int count, int kv_head) {
+static inline const char *pool_row(const PoolLayer &layer, const char *pool, int64_t slot, int kv_head) {
+    return pool + ((size_t)slot * layer.num_kv_heads + kv_head) * pool_row_bytes(layer);
+}
+
+// Asks for what a block's loading will read next: keys lie scattered, and no prefetcher guesses a slot table. Inlined,
+// because gcc takes a function that only prefetches for one that does nothing, and drops its calls.
+__attribute__((always_inline)) static inline void ask_block(const PoolLayer &layer, const char *pool,
+                                                            const int64_t *slots, int count, int kv_head) {
     const size_t bytes = pool_row_bytes(layer);
     for (int key = 0; key < count; ++key) {
-        const char *row = pool + ((size_t)slots[key] * layer.num_kv_heads + kv_head) * bytes;
+        const char *row = pool_row(layer, pool, slots[key], kv_head);
         for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at);
     }
 }
 
-// One head of the keys or values at `count` positions into rows [KEY_BLOCK][width]; missing ones are zero.
-static void load_block(const PoolLayer &layer, const char *pool, const float *scales, const int64_t *slots, int count,
-                       int kv_head, int width, float *rows) {
-    const size_t bytes = pool_row_bytes(layer);
-    for (int key = 0; key < count; ++key) {
-        const size_t at = (size_t)slots[key] * layer.num_kv_heads + kv_head;
-        load_head(layer.kind, pool + at * bytes, scales ? scales[at] : 1.0f, layer.head_dim, rows + key * width);
-    }
-    memset(rows + count * width, 0, (size_t)(KEY_BLOCK - count) * width * sizeof(float));
-}
-
-// [KEY_BLOCK][width] -> [width][KEY_BLOCK]
-static void transpose_block(const float *rows, int width, float *columns) {
-    for (int key = 0; key < KEY_BLOCK; key += W)
-        for (int d = 0; d < width; d += W) {
-            Vec square[W];
-            for (int i = 0; i < W; ++i) square[i] = load(rows + (key + i) * width + d);
-            transpose(square);
-            for (int i = 0; i < W; ++i) store(columns + (d + i) * KEY_BLOCK + key, square[i]);
+// The arithmetic of a block, in fp32: keys and values are widened, sums over d and over keys ascend one by one.
+struct Fp32Attention {
+    // One head of the keys or values at `count` positions into rows [KEY_BLOCK][width]; missing ones are zero.
+    static void load_rows(const PoolLayer &layer, const char *pool, const float *scales, const int64_t *slots, int count,
+                          int kv_head, int width, float *rows) {
+        for (int key = 0; key < count; ++key) {
+            const float scale = scales ? scales[(size_t)slots[key] * layer.num_kv_heads + kv_head] : 1.0f;
+            load_head(layer.kind, pool_row(layer, pool, slots[key], kv_head), scale, layer.head_dim, rows + key * width);
         }
-}
+        memset(rows + count * width, 0, (size_t)(KEY_BLOCK - count) * width * sizeof(float));
+    }
 
-// Scores of Q queries against a block of keys: sum over d, ascending.
-template <int Q>
-static void score_block(const float *queries, int width, int head_dim, const float *columns, float *scores) {
-    constexpr int AT_ONCE = KEY_VECTORS < 4 ? KEY_VECTORS : 4;
-    for (int part = 0; part < KEY_VECTORS; part += AT_ONCE) {
-        Vec sum[Q][AT_ONCE];
+    // Keys as [width][KEY_BLOCK].
+    static void load_keys(const PoolLayer &layer, const int64_t *slots, int count, int kv_head, int width,
+                          const AttentionScratch &scratch) {
+        load_rows(layer, layer.keys, layer.key_scales, slots, count, kv_head, width, scratch.rows);
+        for (int key = 0; key < KEY_BLOCK; key += W)
+            for (int d = 0; d < width; d += W) {
+                Vec square[W];
+                for (int i = 0; i < W; ++i) square[i] = load(scratch.rows + (key + i) * width + d);
+                transpose(square);
+                for (int i = 0; i < W; ++i) store(scratch.block + (d + i) * KEY_BLOCK + key, square[i]);
+            }
+    }
+
+    static void load_values(const PoolLayer &layer, const int64_t *slots, int count, int kv_head, int width,
+                            const AttentionScratch &scratch) {
+        load_rows(layer, layer.values, layer.value_scales, slots, count, kv_head, width, scratch.block);
+    }
+
+    template <int Q> static void score(const float *queries, int width, int head_dim, const float *keys, float *scores) {
+        constexpr int AT_ONCE = KEY_VECTORS < 4 ? KEY_VECTORS : 4;
+        for (int part = 0; part < KEY_VECTORS; part += AT_ONCE) {
+            Vec sum[Q][AT_ONCE] = {};
+            for (int d = 0; d < head_dim; ++d)
+#pragma GCC unroll 4
+                for (int v = 0; v < AT_ONCE; ++v) {
+                    const Vec key = load(keys + d * KEY_BLOCK + (part + v) * W);
+#pragma GCC unroll 4
+                    for (int q = 0; q < Q; ++q) sum[q][v] = fma(splat(queries[q * width + d]), key, sum[q][v]);
+                }
+            for (int q = 0; q < Q; ++q)
+                for (int v = 0; v < AT_ONCE; ++v) store(scores + q * CHUNK + (part + v) * W, sum[q][v]);
+        }
+    }
+
+    static void scale_scores(const PoolLayer &, const int64_t *, int, int, int, float *) {} // done while loading
+    static void round_weights(const PoolLayer &, const int64_t *, int, int, int, float *) {}
+
+    // Adds weight * value of `count` keys to the mixed values of Q queries, V vectors from column d on.
+    template <int Q, int V>
+    static void mix_columns(const float *weights, const float *values, int width, int count, int d, float *mixed) {
+        Vec sum[Q][V];
         for (int q = 0; q < Q; ++q)
-            for (int v = 0; v < AT_ONCE; ++v) sum[q][v] = Vec{};
-        for (int d = 0; d < head_dim; ++d)
+            for (int v = 0; v < V; ++v) sum[q][v] = load(mixed + q * width + d + v * W);
+        for (int key = 0; key < count; ++key)
 #pragma GCC unroll 4
-            for (int v = 0; v < AT_ONCE; ++v) {
-                const Vec keys = load(columns + d * KEY_BLOCK + (part + v) * W);
+            for (int v = 0; v < V; ++v) {
+                const Vec value = load(values + key * width + d + v * W);
 #pragma GCC unroll 4
-                for (int q = 0; q < Q; ++q) sum[q][v] = fma(splat(queries[q * width + d]), keys, sum[q][v]);
+                for (int q = 0; q < Q; ++q) sum[q][v] = fma(splat(weights[q * CHUNK + key]), value, sum[q][v]);
             }
         for (int q = 0; q < Q; ++q)
-            for (int v = 0; v < AT_ONCE; ++v) store(scores + q * CHUNK + (part + v) * W, sum[q][v]);
+            for (int v = 0; v < V; ++v) store(mixed + q * width + d + v * W, sum[q][v]);
     }
-}
 
-// Adds weight * value of `count` keys to the mixed values of Q queries, V vectors from column d on, keys ascending.
-template <int Q, int V>
-static void mix_block(const float *weights, const float *values, int width, int count, int d, float *mixed) {
-    Vec sum[Q][V];
-    for (int q = 0; q < Q; ++q)
-        for (int v = 0; v < V; ++v) sum[q][v] = load(mixed + q * width + d + v * W);
-    for (int key = 0; key < count; ++key)
-#pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) {
-            const Vec value = load(values + key * width + d + v * W);
-#pragma GCC unroll 4
-            for (int q = 0; q < Q; ++q) sum[q][v] = fma(splat(weights[q * CHUNK + key]), value, sum[q][v]);
+    template <int Q> static void mix(const float *weights, int block, const float *values, int width, int count, float *mixed) {
+        int d = 0;
+        for (; d + 4 * W <= width; d += 4 * W) mix_columns<Q, 4>(weights + block, values, width, count, d, mixed);
+        for (; d < width; d += W) mix_columns<Q, 1>(weights + block, values, width, count, d, mixed);
+    }
+};
+
+#if defined(__AVX512BF16__)
+// The same for pools of bf16 and int8 (whose whole numbers are exact in bf16), with products of bf16 pairs summed in
+// fp32 by one instruction: queries and weights are rounded to bf16. Pairs are neighbouring d, and neighbouring positions.
+struct Bf16Attention {
+    static inline __m512 dot(Vec sum, __m512i pairs, const void *pair) {
+        int32_t both;
+        memcpy(&both, pair, 4);
+        return _mm512_dpbf16_ps((__m512)sum, (__m512bh)pairs, (__m512bh)_mm512_set1_epi32(both));
+    }
+
+    // 32 elements of a row from d on, as bf16; beyond the head they are zero.
+    static inline __m512i row_part(const PoolLayer &layer, const char *row, int d) {
+        const int left = layer.head_dim - d;
+        const __mmask32 is_there = left >= 32 ? 0xffffffffu : (1u << left) - 1;
+        if (layer.kind == FR_BF16) return _mm512_maskz_loadu_epi16(is_there, row + 2 * d);
+        const __m256i bytes = _mm256_maskz_loadu_epi8(is_there, row + d);
+        const __m512 low = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(bytes)));
+        const __m512 high = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(bytes, 1)));
+        return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    }
+
+    // Keys as [width / 2][KEY_BLOCK] pairs; missing ones are zero.
+    static void load_keys(const PoolLayer &layer, const int64_t *slots, int count, int kv_head, int,
+                          const AttentionScratch &scratch) {
+        for (int key = 0; key < KEY_BLOCK; key += W)
+            for (int d = 0; d < layer.head_dim; d += 2 * W) {
+                Vec square[W];
+                for (int i = 0; i < W; ++i)
+                    square[i] = key + i < count
+                                    ? (Vec)row_part(layer, pool_row(layer, layer.keys, slots[key + i], kv_head), d)
+                                    : Vec{};
+                transpose(square);
+                for (int i = 0; i < W; ++i) store(scratch.block + (d / 2 + i) * KEY_BLOCK + key, square[i]);
+            }
+    }
+
+    // Values as [KEY_BLOCK / 2][width] pairs; a missing partner is zero.
+    static void load_values(const PoolLayer &layer, const int64_t *slots, int count, int kv_head, int width,
+                            const AttentionScratch &scratch) {
+        const __m512i low = interleaving(0), high = interleaving(16);
+        for (int key = 0; key < count; key += 2)
+            for (int d = 0; d < layer.head_dim; d += 2 * W) {
+                const __m512i even = row_part(layer, pool_row(layer, layer.values, slots[key], kv_head), d);
+                const __m512i odd = key + 1 < count
+                                        ? row_part(layer, pool_row(layer, layer.values, slots[key + 1], kv_head), d)
+                                        : _mm512_setzero_si512();
+                float *out = scratch.block + key / 2 * width + d;
+                store(out, (Vec)_mm512_permutex2var_epi16(even, low, odd));
+                if (d + W < width) store(out + W, (Vec)_mm512_permutex2var_epi16(even, high, odd));
+            }
+    }
+
+    // Indices that take elements first .. first + 15 of two rows in turn.
+    static inline __m512i interleaving(int first) {
+        alignas(64) uint16_t index[32];
+        for (int i = 0; i < 16; ++i) {
+            index[2 * i] = (uint16_t)(first + i);
+            index[2 * i + 1] = (uint16_t)(32 + first + i);
         }
-    for (int q = 0; q < Q; ++q)
-        for (int v = 0; v < V; ++v) store(mixed + q * width + d + v * W, sum[q][v]);
-}
+        return _mm512_load_si512(index);
+    }
 
-template <int Q>
-static void mix_queries(const float *weights, const float *values, int width, int count, float *mixed) {
-    int d = 0;
-    for (; d + 4 * W <= width; d += 4 * W) mix_block<Q, 4>(weights, values, width, count, d, mixed);
-    for (; d < width; d += W) mix_block<Q, 1>(weights, values, width, count, d, mixed);
-}
+    // fp32 [n] to bf16 in the same place's first half, zero up to the next pair.
+    static void stage(const float *row, int n, float *out) {
+        uint16_t *halves = (uint16_t *)out;
+        for (int i = 0; i < n; ++i) halves[i] = to_bf16(row[i]);
+        if (n % 2) halves[n] = 0;
+    }
+
+    template <int Q> static void score(const float *queries, int width, int head_dim, const float *keys, float *scores) {
+        Vec sum[Q][KEY_VECTORS] = {};
+        for (int pair = 0; pair < (head_dim + 1) / 2; ++pair)
+#pragma GCC unroll 4
+            for (int v = 0; v < KEY_VECTORS; ++v) {
+                const __m512i key = (__m512i)load(keys + pair * KEY_BLOCK + v * W);
+#pragma GCC unroll 4
+                for (int q = 0; q < Q; ++q) sum[q][v] = (Vec)dot(sum[q][v], key, queries + q * width + pair);
+            }
+        for (int q = 0; q < Q; ++q)
+            for (int v = 0; v < KEY_VECTORS; ++v) store(scores + q * CHUNK + v * W, sum[q][v]);
+    }
+
+    static void times_scales(const float *scales, const PoolLayer &layer, const int64_t *slots, int num_keys, int kv_head,
+                             int num_queries, float *rows) {
+        if (!scales) return;
+        alignas(64) float by_key[CHUNK] = {};
+        for (int key = 0; key < num_keys; ++key) by_key[key] = scales[(size_t)slots[key] * layer.num_kv_heads + kv_head];
+        for (int q = 0; q < num_queries; ++q)
+            for (int key = 0; key < num_keys; key += W)
+                store(rows + q * CHUNK + key, load(rows + q * CHUNK + key) * load(by_key + key));
+    }
+
+    static void scale_scores(const PoolLayer &layer, const int64_t *slots, int num_keys, int kv_head, int num_queries,
+                             float *scores) {
+        times_scales(layer.key_scales, layer, slots, num_keys, kv_head, num_queries, scores);
+    }
+
+    // Weights times the values' scales, to bf16 in place: [CHUNK] halves at the front of each query's row.
+    static void round_weights(const PoolLayer &layer, const int64_t *slots, int num_keys, int kv_head, int num_queries,
+                              float *weights) {
+        times_scales(layer.value_scales, layer, slots, num_keys, kv_head, num_queries, weights);
+        for (int q = 0; q < num_queries; ++q)
+            for (int key = 0; key < num_keys; key += W)
+                store_bf16((uint16_t *)(weights + q * CHUNK) + key, load(weights + q * CHUNK + key));
+    }
+
+    template <int Q, int V>
+    static void mix_columns(const float *weights, const float *values, int width, int count, int d, float *mixed) {
+        Vec sum[Q][V];
+        for (int q = 0; q < Q; ++q)
+            for (int v = 0; v < V; ++v) sum[q][v] = load(mixed + q * width + d + v * W);
+        for (int pair = 0; pair < (count + 1) / 2; ++pair)
+#pragma GCC unroll 4
+            for (int v = 0; v < V; ++v) {
+                const __m512i value = (__m512i)load(values + pair * width + d + v * W);
+#pragma GCC unroll 4
+                for (int q = 0; q < Q; ++q) sum[q][v] = (Vec)dot(sum[q][v], value, weights + q * CHUNK + pair);
+            }
+        for (int q = 0; q < Q; ++q)
+            for (int v = 0; v < V; ++v) store(mixed + q * width + d + v * W, sum[q][v]);
+    }
+
+    template <int Q> static void mix(const float *weights, int block, const float *values, int width, int count, float *mixed) {
+        const float *pairs = weights + block / 2;
+        int d = 0;
+        for (; d + 4 * W <= width; d += 4 * W) mix_columns<Q, 4>(pairs, values, width, count, d, mixed);
+        for (; d < width; d += W) mix_columns<Q, 1>(pairs, values, width, count, d, mixed);
+    }
+};
+#endif
 
 // Scores [CHUNK] of one query become weights in place; keys outside begin .. end - 1 get none. Returns their sum.
 static float to_weights(float *scores, int begin, int end, int num_vectors, float softcap, float *maximum) {
@@ -157,7 +302,15 @@ static float to_weights(float *scores, int begin, int end, int num_vectors, floa
     return sum_lanes(sum);
 }
 
+// f(first query, std::integral_constant of how many) over all queries, QUERIES at a time.
+template <class F> static inline void each_queries(int num_queries, F f) {
+    int q = 0;
+    for (; q + QUERIES <= num_queries; q += QUERIES) f(q, std::integral_constant<int, QUERIES>{});
+    for (; q < num_queries; ++q) f(q, std::integral_constant<int, 1>{});
+}
+
 // One chunk of one kv head for all queries of a tile, into scratch.chunk.
+template <class Math>
 static void attend_chunk(const AttentionTile &tile, const int64_t *positions, const PoolLayer &layer, int kv_head,
                          int shared, int chunk, const AttentionSettings &settings, const AttentionScratch &scratch,
                          int width) {
@@ -166,49 +319,46 @@ static void attend_chunk(const AttentionTile &tile, const int64_t *positions, co
     const int num_keys = tile.num_keys - first < CHUNK ? tile.num_keys - first : CHUNK;
     const int64_t *slots = tile.slots + first;
     const auto count_at = [&](int block) { return num_keys - block < KEY_BLOCK ? num_keys - block : KEY_BLOCK; };
+
     ask_block(layer, layer.keys, slots, count_at(0), kv_head);
     for (int block = 0; block < num_keys; block += KEY_BLOCK) {
-        const int count = count_at(block), next = block + KEY_BLOCK;
+        const int next = block + KEY_BLOCK;
         if (next < num_keys)
             ask_block(layer, layer.keys, slots + next, count_at(next), kv_head);
         else
             ask_block(layer, layer.values, slots, count_at(0), kv_head);
-        load_block(layer, layer.keys, layer.key_scales, slots + block, count, kv_head, width,
-                   scratch.values);
-        transpose_block(scratch.values, width, scratch.keys);
-        int q = 0;
-        for (; q + QUERIES <= num_queries; q += QUERIES)
-            score_block<QUERIES>(scratch.queries + q * width, width, layer.head_dim, scratch.keys,
-                                 scratch.scores + q * CHUNK + block);
-        for (; q < num_queries; ++q)
-            score_block<1>(scratch.queries + q * width, width, layer.head_dim, scratch.keys,
-                           scratch.scores + q * CHUNK + block);
+        Math::load_keys(layer, slots + block, count_at(block), kv_head, width, scratch);
+        each_queries(num_queries, [&](int q, auto how_many) {
+            Math::template score<how_many>(scratch.queries + q * width, width, layer.head_dim, scratch.block,
+                                           scratch.scores + q * CHUNK + block);
+        });
     }
+
     const int num_vectors = (num_keys + W - 1) / W;
+    Math::scale_scores(layer, slots, num_keys, kv_head, num_queries, scratch.scores);
     for (int q = 0; q < num_queries; ++q) {
         const int position = (int)positions[tile.rows[q / shared]];
-        const int begin = settings.window && position - settings.window + 1 > first ? position - settings.window + 1 - first : 0;
+        const int oldest = settings.window ? position - settings.window + 1 - first : 0;
+        const int begin = oldest > 0 ? oldest : 0;
         const int end = position + 1 - first < num_keys ? position + 1 - first : num_keys;
+        float *scores = scratch.scores + q * CHUNK;
         scratch.chunk.sum[q] = 0.0f;
         if (begin < end)
-            scratch.chunk.sum[q] = to_weights(scratch.scores + q * CHUNK, begin, end, num_vectors, settings.softcap,
-                                              scratch.chunk.maximum + q);
+            scratch.chunk.sum[q] = to_weights(scores, begin, end, num_vectors, settings.softcap, scratch.chunk.maximum + q);
         else
-            memset(scratch.scores + q * CHUNK, 0, num_keys * sizeof(float));
+            memset(scores, 0, num_vectors * W * sizeof(float));
     }
+    Math::round_weights(layer, slots, num_keys, kv_head, num_queries, scratch.scores);
+
     memset(scratch.chunk.mixed, 0, (size_t)num_queries * width * sizeof(float));
     for (int block = 0; block < num_keys; block += KEY_BLOCK) {
-        const int count = count_at(block), next = block + KEY_BLOCK;
+        const int next = block + KEY_BLOCK;
         if (next < num_keys) ask_block(layer, layer.values, slots + next, count_at(next), kv_head);
-        load_block(layer, layer.values, layer.value_scales, slots + block, count, kv_head, width,
-                   scratch.values);
-        int q = 0;
-        for (; q + QUERIES <= num_queries; q += QUERIES)
-            mix_queries<QUERIES>(scratch.scores + q * CHUNK + block, scratch.values, width, count,
-                                 scratch.chunk.mixed + q * width);
-        for (; q < num_queries; ++q)
-            mix_queries<1>(scratch.scores + q * CHUNK + block, scratch.values, width, count,
-                           scratch.chunk.mixed + q * width);
+        Math::load_values(layer, slots + block, count_at(block), kv_head, width, scratch);
+        each_queries(num_queries, [&](int q, auto how_many) {
+            Math::template mix<how_many>(scratch.scores + q * CHUNK, block, scratch.block, width, count_at(block),
+                                         scratch.chunk.mixed + q * width);
+        });
     }
 }
 

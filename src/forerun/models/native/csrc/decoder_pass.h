@@ -210,7 +210,12 @@ class DecoderPass {
             const int num_queries = tile.num_rows * shared_;
             memset(scratch.total.sum, 0, num_queries * sizeof(float));
             for (int chunk = item.begin; chunk < item.end; ++chunk) {
-                attend_chunk(tile, pass_.positions, pool, item.kv_head, shared_, chunk, settings, scratch, width_);
+#if defined(__AVX512BF16__)
+                if (pool.kind != FR_FP32)
+                    attend_chunk<Bf16Attention>(tile, pass_.positions, pool, item.kv_head, shared_, chunk, settings, scratch, width_);
+                else
+#endif
+                    attend_chunk<Fp32Attention>(tile, pass_.positions, pool, item.kv_head, shared_, chunk, settings, scratch, width_);
                 if (item.partial < 0) merge(scratch.total, scratch.chunk, num_queries, width_);
             }
             if (item.partial < 0) give_out(tile, item.kv_head, scratch.total);
@@ -232,7 +237,11 @@ class DecoderPass {
         const int d = decoder_.head_dim;
         for (int q = 0; q < tile.num_rows * shared_; ++q) {
             const float *head = qkv_ + (size_t)tile.rows[q / shared_] * stride + (kv_head * shared_ + q % shared_) * d;
-            for (int i = 0; i < d; ++i) queries[q * width_ + i] = head[i] * decoder_.attention_scale;
+            float *out = queries + q * width_;
+            for (int i = 0; i < d; ++i) out[i] = head[i] * decoder_.attention_scale;
+#if defined(__AVX512BF16__)
+            if (pass_.pool_kind != FR_FP32) Bf16Attention::stage(out, d, out);
+#endif
         }
     }
 
@@ -334,8 +343,8 @@ class DecoderPass {
             row_scratch_[t] = arena.take<float>(widest);
             sums_[t] = arena.take<float>(rows * PANEL);
             AttentionScratch &scratch = scratch_[t];
-            scratch.keys = arena.take<float>((size_t)width_ * KEY_BLOCK);
-            scratch.values = arena.take<float>((size_t)KEY_BLOCK * width_);
+            scratch.rows = arena.take<float>((size_t)KEY_BLOCK * width_);
+            scratch.block = arena.take<float>((size_t)KEY_BLOCK * width_);
             scratch.scores = arena.take<float>((size_t)queries * CHUNK);
             scratch.queries = arena.take<float>((size_t)queries * width_);
             for (Partial *partial : {&scratch.chunk, &scratch.total})
