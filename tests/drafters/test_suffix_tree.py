@@ -11,16 +11,18 @@ from hypothesis import strategies as st
 
 from forerun.drafters.suffix.suffix_node import SuffixNode
 from forerun.drafters.suffix.suffix_tree import SuffixTree
+from support.substring_counts import Counts
 
 
-def substring_counts(sequences: Sequence[Sequence[int]], max_depth: int) -> dict[tuple[int, ...], int]:
-    counts: dict[tuple[int, ...], int] = {}
-    for sequence in sequences:
-        for start in range(len(sequence)):
-            for end in range(start + 1, min(start + max_depth, len(sequence)) + 1):
-                key = tuple(sequence[start:end])
-                counts[key] = counts.get(key, 0) + 1
-    return counts
+def substring_counts(tokens: Sequence[int], max_depth: int) -> dict[tuple[int, ...], int]:
+    return dict(Counts([tokens], max_depth).count)
+
+
+def tree_of(tokens: Sequence[int], max_depth: int) -> SuffixTree:
+    tree = SuffixTree(max_depth)
+    for token in tokens:
+        tree.append(token)
+    return tree
 
 
 def counts_in(tree: SuffixTree) -> dict[tuple[int, ...], int]:
@@ -49,81 +51,59 @@ def counts_in(tree: SuffixTree) -> dict[tuple[int, ...], int]:
     return counts
 
 
-def newest_starts(tree: SuffixTree, sequences: Sequence[Sequence[int]]) -> None:
-    """Each node points to the newest occurrence of its path, which is what recency and eviction rely on."""
-    text = [token for sequence in sequences for token in sequence]
-    owner = [index for index, sequence in enumerate(sequences) for _ in sequence]
+def newest_starts(tree: SuffixTree, tokens: Sequence[int]) -> None:
+    """Each node points to the newest occurrence of its path, which is what recency relies on."""
+    last = Counts([tokens], tree.max_depth).last
 
-    def walk(node: SuffixNode, path: list[int]) -> None:
+    def walk(node: SuffixNode, path: tuple[int, ...]) -> None:
         for child in node.children.values():
-            whole = path + tree.span(child, child.length)
-            last = max(
-                start
-                for start in range(len(text) - len(whole) + 1)
-                if text[start : start + len(whole)] == whole and owner[start] == owner[start + len(whole) - 1]
-            )
-            assert child.start - tree._base == last + len(path)
+            whole = (*path, *tree.span(child, child.length))
+            assert child.start == last[whole] + len(path)
             walk(child, whole)
 
-    walk(tree._root, [])
+    walk(tree._root, ())
 
 
-sequences_of_tokens = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=25), min_size=1, max_size=4)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.integers(2, 8), sequences_of_tokens)
-def test_counts_are_those_of_all_substrings_after_every_token(max_depth: int, sequences: list[list[int]]) -> None:
-    tree = SuffixTree(max_depth)
-    for index, sequence in enumerate(sequences):
-        for length, token in enumerate(sequence):
-            tree.append(token)
-            seen = [*sequences[:index], sequence[: length + 1]]
-            assert counts_in(tree) == substring_counts(seen, max_depth)
-            for match_length in range(1, tree.num_open + 1):
-                node = tree.open_node(match_length)
-                assert tree.locate(sequence[: length + 1][-match_length:]) == (node, node.length)
-        newest_starts(tree, sequences[: index + 1])
-        tree.finish_sequence()
+texts = st.lists(st.integers(0, 2), min_size=1, max_size=40)
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.integers(2, 8), sequences_of_tokens, st.randoms())
-def test_the_oldest_sequence_leaves_nothing_behind(
-    max_depth: int, sequences: list[list[int]], rng: random.Random
-) -> None:
+@given(st.integers(2, 8), texts)
+def test_counts_are_those_of_all_substrings_after_every_token(max_depth: int, tokens: list[int]) -> None:
     tree = SuffixTree(max_depth)
-    kept: list[list[int]] = []
-    for sequence in sequences:
-        for token in sequence:
-            tree.append(token)
-        tree.finish_sequence()
-        kept.append(sequence)
-        if rng.random() < 0.5:
-            tree.evict_oldest()
-            kept.pop(0)
-        assert counts_in(tree) == substring_counts(kept, max_depth)
-        assert tree.num_sequences == len(kept)
-        newest_starts(tree, kept)
-    while kept:
-        tree.evict_oldest()
-        kept.pop(0)
-        assert counts_in(tree) == substring_counts(kept, max_depth)
-    assert tree.num_nodes == 0
-    assert tree.tokens == []
+    for length, token in enumerate(tokens, 1):
+        tree.append(token)
+        assert counts_in(tree) == substring_counts(tokens[:length], max_depth)
+    newest_starts(tree, tokens)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(2, 8), texts)
+def test_matches_are_the_ends_that_something_followed(max_depth: int, tokens: list[int]) -> None:
+    tree, counts = tree_of(tokens, max_depth), Counts([tokens], max_depth)
+    found = tree.match()
+    lengths = [length for match in reversed(found) for length in range(match.shortest, match.longest + 1)]
+    followed = [n for n in range(1, min(max_depth, len(tokens) + 1)) if counts.ranked(tuple(tokens[-n:]))]
+    assert lengths == followed
+    assert len({tree.count(match.state) for match in found}) == len(found), "equal counts are one match"
+    for match in found:
+        for length in range(match.shortest, match.longest + 1):
+            ranked = counts.ranked(tuple(tokens[-length:]))
+            followers = [(token, count) for token, count, _ in tree.followers(match.state)]
+            assert followers == [(key[-1], counts.count[key]) for key in ranked]
+            assert tree.count(match.state) == counts.count[tuple(tokens[-length:])]
+            assert tree.highest_count(match.state) == followers[0][1]
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(2, 8), *[st.lists(st.integers(0, 2), max_size=25)] * 3)
 def test_a_copy_grows_on_its_own(max_depth: int, shared: list[int], mine: list[int], theirs: list[int]) -> None:
-    tree = SuffixTree(max_depth)
-    for token in shared:
-        tree.append(token)
+    tree = tree_of(shared, max_depth)
     twin = tree.copy()
     for own, text in ((tree, mine), (twin, theirs)):
         for token in text:
             own.append(token)
-        assert counts_in(own) == substring_counts([shared + text], max_depth)
+        assert counts_in(own) == substring_counts(shared + text, max_depth)
     assert tree.tokens == shared + mine
 
 
@@ -136,8 +116,6 @@ def repetitive_texts() -> list[list[int]]:
 
 @pytest.mark.parametrize("tokens", repetitive_texts())
 def test_memory_stays_at_two_nodes_a_token_in_repetitive_text(tokens: list[int]) -> None:
-    tree = SuffixTree(32)
-    for token in tokens:
-        tree.append(token)
+    tree = tree_of(tokens, 32)
     assert tree.num_nodes <= 2 * len(tokens)
-    assert counts_in(tree) == substring_counts([tokens], 32)
+    assert counts_in(tree) == substring_counts(tokens, 32)

@@ -23,7 +23,3 @@ class SuffixNode:
     def ranked_children(self) -> list[SuffixNode]:
         """Children by count, then recency, best first."""
         return sorted(self.children.values(), key=lambda child: (child.count, child.start), reverse=True)
-
-    def find_best(self) -> None:
-        """Choose ``best`` anew after counts fell."""
-        self.best = max(self.children.values(), key=lambda child: (child.count, child.start), default=None)

@@ -1,4 +1,4 @@
-"""A counting suffix tree of bounded depth that grows token by token and forgets its oldest sequence.
+"""A counting suffix tree of bounded depth that grows token by token.
 
 The structure of SuffixDecoding (arXiv 2411.04975): a path-compressed trie of every substring of at most ``max_depth``
 tokens with the number of its occurrences.
@@ -6,8 +6,7 @@ tokens with the number of its occurrences.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from forerun.corpus.match import Match
 from forerun.drafters.suffix.suffix_node import SuffixNode
@@ -17,12 +16,11 @@ State = tuple[SuffixNode, int]
 
 
 class SuffixTree:
-    """Counts of all substrings of up to ``max_depth`` tokens, of one growing sequence and of finished ones before it.
+    """Counts of all substrings of up to ``max_depth`` tokens of one growing sequence.
 
     Memory: at most two nodes per token, one text for all. Appending a token advances each of the up to ``max_depth``
-    suffixes that are still open by O(1). Every open or finished suffix ends at the end of a node, so all tokens of a
-    node have one count. Nodes point to their newest occurrence, so none outlives its text when the oldest sequence
-    goes.
+    suffixes that are still open by O(1). Every open suffix ends at the end of a node, so all tokens of a node have one
+    count. Nodes point to their newest occurrence, which ranks equal counts.
     """
 
     def __init__(self, max_depth: int) -> None:
@@ -30,21 +28,13 @@ class SuffixTree:
         self.num_nodes = 0
         self._root = SuffixNode(0, 0, 0, None)
         self._text: list[int] = []
-        self._base = 0
         # _open[-k] is where the suffix of the newest k tokens ends; max_depth tokens can't be continued.
         self._open: list[SuffixNode] = []
-        self._finished: deque[int] = deque()
-        self._sequence_start = 0
 
     @property
     def tokens(self) -> list[int]:
-        """All tokens held, oldest sequence first."""
+        """The sequence."""
         return self._text
-
-    @property
-    def num_sequences(self) -> int:
-        """Finished sequences held."""
-        return len(self._finished)
 
     @property
     def num_open(self) -> int:
@@ -53,7 +43,7 @@ class SuffixTree:
 
     def append(self, token: int) -> None:
         """One more token of the growing sequence."""
-        position = self._base + len(self._text)
+        position = len(self._text)
         self._text.append(token)
         self._open.append(self._root)
         for index, node in enumerate(self._open):
@@ -67,21 +57,6 @@ class SuffixTree:
                 self._open[index] = self._add_leaf(node, token, position)
         if len(self._open) == self.max_depth:
             del self._open[0]
-
-    def finish_sequence(self) -> None:
-        """The growing sequence is over; what comes next does not continue it."""
-        end = self._base + len(self._text)
-        self._finished.append(end - self._sequence_start)
-        self._sequence_start = end
-        self._open = []
-
-    def evict_oldest(self) -> None:
-        """Take the oldest finished sequence's occurrences out."""
-        length = self._finished.popleft()
-        for start in range(length):
-            self._remove(self._text[start : min(start + self.max_depth, length)])
-        del self._text[:length]
-        self._base += length
 
     def open_node(self, length: int) -> SuffixNode:
         """Where the newest ``length`` tokens of the growing sequence end: always at the end of a node."""
@@ -131,45 +106,25 @@ class SuffixTree:
                 if node.best is None or node.best.count < lowest_count:
                     break
                 node, offset = node.best, 0
-            start = node.start - self._base
+            start = node.start
             run = self._text[start + offset : start + min(node.length, offset + num_tokens - len(tokens))]
             tokens += run
             counts += [node.count] * len(run)
             offset += len(run)
         return tokens, counts
 
-    def locate(self, pattern: Sequence[int]) -> tuple[SuffixNode, int] | None:
-        """The node in which ``pattern`` ends and how many of its tokens belong to the pattern, if it occurs."""
-        node, num_matched = self._root, 0
-        while num_matched < len(pattern):
-            child = node.children.get(pattern[num_matched])
-            if child is None:
-                return None
-            num_compared = min(child.length, len(pattern) - num_matched)
-            if self.span(child, num_compared) != list(pattern[num_matched : num_matched + num_compared]):
-                return None
-            num_matched += num_compared
-            node = child
-            if num_matched == len(pattern):
-                return node, num_compared
-        return None
-
     def span(self, node: SuffixNode, length: int) -> list[int]:
         """The node's first ``length`` tokens."""
-        start = node.start - self._base
-        return self._text[start : start + length]
+        return self._text[node.start : node.start + length]
 
     def token(self, node: SuffixNode, offset: int) -> int:
         """The node's token number ``offset``."""
-        return self._text[node.start - self._base + offset]
+        return self._text[node.start + offset]
 
     def copy(self) -> SuffixTree:
         """An independent tree of the same text."""
         twin = SuffixTree(self.max_depth)
         twin._text = self._text.copy()
-        twin._base = self._base
-        twin._finished = self._finished.copy()
-        twin._sequence_start = self._sequence_start
         twin.num_nodes = self.num_nodes
         twins = {id(self._root): twin._root}
         pending = [self._root]
@@ -193,7 +148,7 @@ class SuffixTree:
             child.start = start = child.start + 1
             child.length -= 1
             del node.children[token]
-            node.children[self._text[start - self._base]] = child
+            node.children[self._text[start]] = child
             return node
         if child.length > 1:
             child = self._split(node, child, token)
@@ -241,25 +196,3 @@ class SuffixTree:
         if parent.best is node:
             parent.best = child
         self.num_nodes -= 1
-
-    def _remove(self, suffix: Sequence[int]) -> None:
-        """Take one occurrence of a finished suffix out of the tree."""
-        path: list[tuple[SuffixNode, int]] = []
-        node, num_passed = self._root, 0
-        while num_passed < len(suffix):
-            token = suffix[num_passed]
-            node = node.children[token]
-            node.count -= 1
-            num_passed += node.length
-            path.append((node, token))
-        assert num_passed == len(suffix), "a suffix ends with a node"
-        for node, token in reversed(path):
-            parent = node.parent
-            assert parent is not None
-            if node.count == 0:
-                del parent.children[token]
-                self.num_nodes -= 1
-            elif len(node.children) == 1 and node.best is not None and node.best.count == node.count:
-                self._merge_into(node.best, node)
-            if parent is not self._root:
-                parent.find_best()
