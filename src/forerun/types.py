@@ -101,6 +101,11 @@ class Draft:
         """Whether no row has two children."""
         return self.parents == tuple(range(len(self.parents)))
 
+    @property
+    def depth(self) -> int:
+        """Tokens of the longest path."""
+        return len(self) if self.is_chain else max(self.depths())
+
     def depths(self) -> tuple[int, ...]:
         """Depth of each row, the anchor's 0 first: len(self) + 1 entries."""
         depths = [0]
@@ -187,7 +192,7 @@ class RoundCounts:
     @classmethod
     def of_round(cls, draft: Draft, num_accepted: int, num_emitted: int) -> RoundCounts:
         """Counts of one round: a draft, how many of its tokens were accepted, how many tokens were given out."""
-        depth = max(draft.depths())
+        depth = draft.depth
         positions = tuple(PositionCounts(1, int(num_accepted >= i), int(num_accepted >= i + 1)) for i in range(depth))
         return cls(1, int(len(draft) == 0), len(draft), num_accepted, num_emitted, positions)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from forerun.cache.sequence import Window
 from forerun.engine.scheduler import Work
@@ -55,15 +57,18 @@ def lay_out(works: Sequence[Work], drafts: Sequence[Draft], windows: Sequence[Wi
         anchor = part.first + work.num_committed - 1
         tokens += work.request.tokens(window.start, end)
         tokens += draft.tokens
-        positions += range(window.start, end)
-        positions += [end - 1 + depth for depth in draft.depths()[1:]]
+        if draft.is_chain:
+            positions += range(window.start, end + len(draft))
+        else:
+            positions += range(window.start, end)
+            positions += [end - 1 + depth for depth in draft.depths()[1:]]
         owners += [window.sequence.id] * part.num_rows
         groups += _groups(part)
         if work.is_complete:
             logit_rows += range(anchor, anchor + 1 + len(draft))
     batch = PassInput(
-        torch.tensor(tokens),
-        torch.tensor(positions),
+        _tensor(tokens),
+        _tensor(positions),
         windows[0].slots if len(windows) == 1 else torch.cat([window.slots for window in windows]),
         tuple(owners),
         tuple(groups),
@@ -71,6 +76,11 @@ def lay_out(works: Sequence[Work], drafts: Sequence[Draft], windows: Sequence[Wi
         {part.window.sequence.id: part.work.num_committed for part in parts},
     )
     return Layout(batch, tuple(parts))
+
+
+def _tensor(ids: list[int]) -> Tensor:
+    # torch.tensor looks at every element of a list by itself.
+    return torch.from_numpy(np.array(ids, dtype=np.int64))
 
 
 def _groups(part: Part) -> list[AttentionGroup]:

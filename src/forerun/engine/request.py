@@ -8,6 +8,7 @@ from typing import Any
 
 from forerun.cache.sequence import Sequence
 from forerun.drafters.base import DrafterState
+from forerun.engine.round_tally import RoundTally
 from forerun.engine.stopping import TextWatcher
 from forerun.sampling.keyed_sampler import KeyedSampler, TokenLogprobs
 from forerun.sampling.params import SamplingParams
@@ -40,7 +41,7 @@ class Request:
     session: str = ""
     output: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
-    counts: RoundCounts = field(default_factory=RoundCounts)
+    tally: RoundTally = field(default_factory=RoundTally)
     timings: Timings = field(default_factory=Timings)
     num_cached_tokens: int = 0
     finish_reason: FinishReason | None = None
@@ -49,6 +50,11 @@ class Request:
     num_observed: int = 0
     num_featured: int = 0
     end_token_ids: frozenset[int] = frozenset()
+
+    @property
+    def counts(self) -> RoundCounts:
+        """Raw counts of the rounds so far."""
+        return self.tally.counts()
 
     @property
     def num_tokens(self) -> int:

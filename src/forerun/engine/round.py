@@ -24,7 +24,7 @@ from forerun.engine.scheduler import Work
 from forerun.engine.trimming import trimmed
 from forerun.models.base import PassOutput, Target
 from forerun.sampling.keyed_sampler import argmax_lowest
-from forerun.types import Draft, Features, RoundCounts, Timings
+from forerun.types import Draft, Features, Timings
 from forerun.verify.keyed_match import match
 from forerun.verify.verdict import Verdict
 
@@ -120,7 +120,7 @@ class RoundRunner:
         proposed = iter(self.drafter.propose(states, [work.limit for work in asked]) if asked else [])
         drafts = [next(proposed) if work.limit.num_tokens > 0 else Draft() for work in works]
         for work, draft in zip(works, drafts, strict=True):
-            assert max(draft.depths()) <= work.limit.num_tokens, "a drafter keeps to its limit"
+            assert draft.depth <= work.limit.num_tokens, "a drafter keeps to its limit"
             assert len(draft) <= work.limit.num_rows, "a drafter keeps to its rows"
             assert all(0 <= token < self.target.traits.vocab_size for token in draft.tokens), "a drafter knows its ids"
         return drafts
@@ -134,16 +134,17 @@ class RoundRunner:
     def _verify_part(self, part: Part, logits: Tensor, argmaxes: Sequence[int]) -> Verdict:
         if not part.work.is_complete:
             return Verdict((), ())
-        request = part.work.request
+        request, first = part.work.request, part.first_logit
+        sampler, num_tokens = request.sampler, request.num_tokens
 
-        def next_token(row: int, path: tuple[int, ...]) -> int:
-            if request.sampler.is_plain_greedy:
-                return argmaxes[part.first_logit + row]
-            return request.sampler.token(
-                logits[part.first_logit + row], request.num_tokens + len(path), [*request.output, *path]
-            )
+        def argmax(row: int, path: tuple[int, ...]) -> int:
+            return argmaxes[first + row]
 
-        return match(part.draft, next_token, request.ends_at)
+        def drawn(row: int, path: tuple[int, ...]) -> int:
+            output = [*request.output, *path] if sampler.sees_output else ()
+            return sampler.token(logits[first + row], num_tokens + len(path), output)
+
+        return match(part.draft, argmax if sampler.is_plain_greedy else drawn, request.ends_at)
 
     def _commit(self, part: Part, verdict: Verdict, logits: Tensor, output: PassOutput) -> RoundEvent | None:
         """Keep the accepted rows in the cache, the tokens in the request; cut at stops and limits."""
@@ -169,7 +170,7 @@ class RoundRunner:
             text += request.finish_text()
         self._publish(request)
         if not is_prefill:
-            request.counts += RoundCounts.of_round(part.draft, len(verdict.accepted_rows), len(tokens))
+            request.tally.add(len(part.draft), part.draft.depth, verdict.num_accepted, len(tokens))
         return RoundEvent(request, part.draft, verdict.accepted_rows, tuple(tokens), text, is_prefill)
 
     def _publish(self, request: Request) -> None:

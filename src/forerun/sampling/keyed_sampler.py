@@ -58,6 +58,11 @@ class KeyedSampler:
         """Whether each token is the argmax of its raw row, so that a batch can share one ``argmax_lowest``."""
         return self.is_greedy and not self._processors.is_reshaping
 
+    @property
+    def sees_output(self) -> bool:
+        """Whether ``output`` enters a draw at all: nothing but penalties, bans and a grammar looks at it."""
+        return self._processors.is_reshaping
+
     def token(self, logits: Tensor, position: int, output: Sequence[int]) -> int:
         """The target's token at ``position``; ``logits`` is its row, [vocabulary]."""
         row = self._processors.row(logits, output)

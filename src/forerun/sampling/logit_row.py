@@ -22,9 +22,9 @@ RoughRow = npt.NDArray[np.float32]
 # Relative room for a rounding to fp32 (2^-24) of two terms and what is computed with them.
 ROUGHNESS = 2.0**-21
 # Best entries of this many parts of a row bound its k-th largest from below.
-NUM_PARTS = 1024
+NUM_PARTS = 2**11
 # Half a piece of a row that is turned to float64 in one go.
-MAX_SUMMED = 2**13
+MAX_SUMMED = 2**14
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class LogitRow:
 
     def __post_init__(self) -> None:
         with np.errstate(over="ignore"):
-            object.__setattr__(self, "rough", self.exact.astype(np.float32, copy=False))
+            object.__setattr__(self, "rough", np.asarray(self.exact, dtype=np.float32))
         object.__setattr__(self, "peak", float(self.exact.max()))
         require_drawable(self.peak, "the row")
 
@@ -84,7 +84,9 @@ class LogitRow:
         if k > NUM_PARTS // 2 or length < 4:
             return np.arange(self.size)
         best = self.rough[: length * NUM_PARTS].reshape(length, NUM_PARTS).max(axis=0)
-        return self.at_least(float(np.partition(best, NUM_PARTS - k)[NUM_PARTS - k]))
+        level = float(np.partition(best, NUM_PARTS - k)[NUM_PARTS - k])
+        # Float64 beyond fp32 is all one value here.
+        return self.at_least(level) if level < np.inf else np.arange(self.size)
 
     def log_mass(self) -> float:
         """Logarithm of the sum of exp(logit - peak), float64, added up in the order of numpy's own pairwise sum."""

@@ -22,7 +22,7 @@ LEAST_TEMPERATURE = 1e-6
 # Relative error of a fp32 weight beyond which it is not worth asking.
 MAX_ERROR = 0.05
 # Arrays of this many fp32 stay in the cache.
-IDS_PER_PART = 2**14
+IDS_PER_PART = 2**15
 # Relative room for float64 sums over a vocabulary, in whatever order they were taken.
 ROOM = 1e-9
 
@@ -61,20 +61,20 @@ def _parted(row: LogitRow, temperature: float, least: float) -> tuple[IdRow, flo
     """
     peak, steepness, least32 = np.float32(row.peak), np.float32(1.0 / temperature), np.float32(least)
     work = np.empty(min(row.size, IDS_PER_PART), dtype=np.float32)
+    rest = np.zeros_like(work)
     heads = []
-    tail = 0.0
-    for start in range(0, row.size, IDS_PER_PART):
-        part = row.rough[start : start + IDS_PER_PART]
-        weights = work[: part.size]
-        np.subtract(part, peak, out=weights)
-        with np.errstate(over="ignore"):  # what is beyond fp32 weighs nothing
+    with np.errstate(over="ignore"):  # what is beyond fp32 weighs nothing
+        for start in range(0, row.size, IDS_PER_PART):
+            part = row.rough[start : start + IDS_PER_PART]
+            weights = work[: part.size]
+            np.subtract(part, peak, out=weights)
             weights *= steepness
-        np.exp(weights, out=weights)
-        head = (weights >= least32).nonzero()[0]
-        weights[head] = 0.0
-        tail += float(weights.sum())
-        heads.append(head + start)
-    return np.concatenate(heads), tail
+            np.exp(weights, out=weights)
+            head = (weights >= least32).nonzero()[0]
+            weights[head] = 0.0
+            rest[: part.size] += weights
+            heads.append(head + start)
+    return np.concatenate(heads), float(rest.sum())
 
 
 def _weight_error(row: LogitRow, temperature: float) -> float:

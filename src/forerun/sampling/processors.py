@@ -39,7 +39,10 @@ class Candidates:
 
 
 class Processors:
-    """The pipeline of one request: everything that shapes the target's law except the noise."""
+    """The pipeline of one request: everything that shapes the target's law except the noise.
+
+    ``is_reshaping``: anything but temperature and cuts is on, so that the argmax may differ from the raw row's.
+    """
 
     def __init__(
         self,
@@ -58,24 +61,12 @@ class Processors:
         self.params = params
         self.vocab_size = vocab_size
         self.mask = mask
+        self.is_reshaping = _is_reshaping(params) or mask is not None
         self._all_ids = np.arange(vocab_size)
         self._prompt_ids = self._known(prompt)
         self._bias_ids = np.array([token for token, _ in params.logit_bias], dtype=np.int64)
         self._biases = np.array([bias for _, bias in params.logit_bias], dtype=np.float64)
         self._end_ids = self._known([*(() if params.ignore_eos else eos_token_ids), *params.stop_token_ids])
-
-    @property
-    def is_reshaping(self) -> bool:
-        """Whether anything but temperature and cuts is on, so that the argmax may differ from the raw row's."""
-        params = self.params
-        return (
-            params.repetition_penalty != 1.0
-            or params.presence_penalty != 0.0
-            or params.frequency_penalty != 0.0
-            or bool(params.logit_bias)
-            or params.min_tokens > 0
-            or self.mask is not None
-        )
 
     def row(self, logits: Tensor, output: Sequence[int]) -> LogitRow:
         """Logits after penalties, bias and bans; ``output`` are the tokens generated so far.
@@ -134,3 +125,13 @@ class Processors:
 
 def _scored(row: LogitRow, ids: IdRow, temperature: float) -> Candidates:
     return Candidates(ids, row.scores(ids, temperature))
+
+
+def _is_reshaping(params: SamplingParams) -> bool:
+    return (
+        params.repetition_penalty != 1.0
+        or params.presence_penalty != 0.0
+        or params.frequency_penalty != 0.0
+        or bool(params.logit_bias)
+        or params.min_tokens > 0
+    )
