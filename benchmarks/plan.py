@@ -21,7 +21,10 @@ AIMS: Mapping[tuple[str, str], float] = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Numbers of prompts are per workload, ``num_positions`` those where divergences are taken, ``seconds`` the time for measuring."""
+    """Numbers of prompts are per workload; ``num_positions`` are those where divergences are taken.
+
+    ``seconds`` is the time for measuring: environments, servers and answers are prepared outside of it.
+    """
 
     target: str
     draft: str | None = None

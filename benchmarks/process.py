@@ -26,7 +26,7 @@ _TAIL_LINES = 6
 class Process:
     """Everything that it prints goes to ``log``, but for lines on standard output with ``speaks_lines``.
 
-    On Linux the kernel ends it when this process dies, so that no server outlives a killed run.
+    On Linux the kernel ends it with the thread that started it, so that no server outlives a killed run.
     """
 
     def __init__(

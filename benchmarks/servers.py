@@ -31,6 +31,8 @@ class Servers:
         self._launch = launch
         self._warm_up_prompt = warm_up_prompt
         self._report = report
+        # Linux takes the end of the thread that started a process for the end of its parent: these threads stay.
+        self._starters = ThreadPoolExecutor(_NUM_STARTING)
         self._running: dict[str, Server] = {}
         self._warm: set[Setting] = set()
         self.not_run: dict[Setting, NotRun] = {}
@@ -42,6 +44,7 @@ class Servers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.keep(())
+        self._starters.shutdown()
 
     def is_restarted(self, setting: Setting) -> bool:
         """Whether this setting's server lives for one prompt."""
@@ -58,8 +61,7 @@ class Servers:
         """Keeps and starts what these settings need, several at a time: starting is no part of any figure."""
         self.keep(settings)
         first = {self._key(setting): setting for setting in settings if not self.is_restarted(setting)}
-        with ThreadPoolExecutor(_NUM_STARTING) as pool:
-            list(pool.map(self.ready, first.values()))
+        list(self._starters.map(self.ready, first.values()))
 
     def ready(self, setting: Setting) -> Server | None:
         """A warm server of this setting, fresh where it must be; None where it can't be had."""

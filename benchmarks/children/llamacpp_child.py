@@ -31,6 +31,7 @@ def main():
     server = xllamacpp.Server(params)
 
     def ready():
+        features = xllamacpp.get_system_info().split("|")
         return {
             "address": server.listening_address,
             "version": f"xllamacpp {xllamacpp.__version__}",
