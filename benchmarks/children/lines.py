@@ -3,9 +3,10 @@
 import json
 import os
 import sys
+from collections.abc import Callable, Mapping
 
 
-def serve(ready, commands):
+def serve(ready: Callable[[], dict[str, object]], commands: Mapping[str, Callable[..., dict[str, object]]]) -> None:
     """Say ``ready``, then answer each line by the function of its ``command``, until standard input ends.
 
     Whatever libraries print goes to standard error, so that standard output carries answers alone.

@@ -5,13 +5,14 @@ Only the address goes over lines; requests go over HTTP, as they would to any ll
 
 import json
 import sys
+from typing import Any
 
-import xllamacpp
+import xllamacpp  # type: ignore[import-not-found]
 
 from benchmarks.children.lines import serve
 
 
-def put(root, path, value):
+def put(root: Any, path: str, value: object) -> None:
     """Set ``a.b.c``. A mistyped path is an error, never a setting that is quietly left out."""
     *parents, name = path.split(".")
     for parent in parents:
@@ -20,7 +21,7 @@ def put(root, path, value):
     setattr(root, name, value)
 
 
-def main():
+def main() -> None:
     wanted = json.loads(sys.argv[1])
     params = xllamacpp.CommonParams()
     kinds = [getattr(xllamacpp.common_speculative_type, name) for name in wanted.pop("types")]
@@ -30,14 +31,12 @@ def main():
         put(params, path, value)
     server = xllamacpp.Server(params)
 
-    def ready():
+    def ready() -> dict[str, object]:
         features = xllamacpp.get_system_info().split("|")
         return {
             "address": server.listening_address,
             "version": f"xllamacpp {xllamacpp.__version__}",
-            "system": ", ".join(
-                part.split("=")[0].strip() for part in xllamacpp.get_system_info().split("|") if "= 1" in part
-            ),
+            "system": ", ".join(part.split("=")[0].strip() for part in features if "= 1" in part),
         }
 
     serve(ready, {})

@@ -2,27 +2,28 @@
 
 import argparse
 import time
+from typing import Any
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, GenerationConfig, StoppingCriteria, StoppingCriteriaList
+from transformers import AutoModelForCausalLM, GenerationConfig, StoppingCriteriaList
 
 from benchmarks.children.lines import serve
 
-ARGUMENTS = {
+ARGUMENTS: dict[str, dict[str, str]] = {
     "prompt_lookup": {"n": "prompt_lookup_num_tokens", "max_n": "max_matching_ngram_size"},
     "assisted": {},
     "plain": {},
 }
 
 
-class FirstTokenClock(StoppingCriteria):
+class FirstTokenClock:
     """Called after every step; notes when the first one ended and never stops anything."""
 
-    def __init__(self):
-        self.at = None
+    def __init__(self) -> None:
+        self.at = 0.0
 
-    def __call__(self, input_ids, scores, **kwargs):
+    def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
         self.at = self.at or time.perf_counter()
         return torch.zeros(input_ids.shape[0], dtype=torch.bool)
 
@@ -30,23 +31,22 @@ class FirstTokenClock(StoppingCriteria):
 class Child:
     """``rows`` collects how many rows each pass of the target had: the counts that generate() doesn't give."""
 
-    def __init__(self, target, draft, threads):
-        self.threads = threads
+    def __init__(self, target: str, draft: str) -> None:
         self.model = self._load(target)
-        self.draft = self._load(draft) if draft else None
-        self.rows = []
+        self.draft: Any = self._load(draft) if draft else None
+        self.rows: list[int] = []
         self.model.register_forward_pre_hook(self._count, with_kwargs=True)
 
-    def _load(self, directory):
-        model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.bfloat16, local_files_only=True).eval()
+    def _load(self, directory: str) -> Any:
+        model: Any = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.bfloat16, local_files_only=True).eval()
         # Nothing of the checkpoint's own generation settings: greedy, and the length is fixed by the request.
         model.generation_config = GenerationConfig(eos_token_id=None, pad_token_id=0)
         return model
 
-    def _count(self, module, positional, named):
+    def _count(self, module: Any, positional: Any, named: dict[str, Any]) -> None:
         self.rows.append(named["input_ids"].shape[1])
 
-    def ready(self):
+    def ready(self) -> dict[str, object]:
         return {
             "threads": torch.get_num_threads(),
             "dtype": str(self.model.dtype),
@@ -55,8 +55,10 @@ class Child:
         }
 
     @torch.inference_mode()
-    def generate(self, prompt, num_tokens, method, options):
-        arguments = {ARGUMENTS[method][name]: value for name, value in options.items() if name in ARGUMENTS[method]}
+    def generate(self, prompt: list[int], num_tokens: int, method: str, options: dict[str, int]) -> dict[str, object]:
+        arguments: dict[str, Any] = {
+            ARGUMENTS[method][name]: value for name, value in options.items() if name in ARGUMENTS[method]
+        }
         if method == "assisted":
             arguments["assistant_model"] = self.draft
             # A number fixes the length; without one, transformers adapts it as it ships.
@@ -94,20 +96,20 @@ class Child:
         }
 
     @torch.inference_mode()
-    def next_token_logprobs(self, prompt, num_most):
+    def next_token_logprobs(self, prompt: list[int], num_most: int) -> dict[str, object]:
         row = self.model(input_ids=torch.tensor([prompt]), logits_to_keep=1).logits[0, -1].float()
         found = torch.log_softmax(row, -1).topk(min(num_most, len(row)))
         return {"logprobs": list(zip(found.indices.tolist(), found.values.tolist()))}
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--target", required=True)
     parser.add_argument("--draft", default="")
     parser.add_argument("--threads", type=int, required=True)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    child = Child(arguments.target, arguments.draft, arguments.threads)
+    child = Child(arguments.target, arguments.draft)
     serve(child.ready, {"generate": child.generate, "next_token_logprobs": child.next_token_logprobs})
 
 
