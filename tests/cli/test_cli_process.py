@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,24 @@ def test_ctrl_c_is_one_line(tiny: TinyModels) -> None:
     outcome = finish(process)
     assert outcome.code == 130
     assert outcome.err == "forerun: interrupted\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_tune_that_is_ended_while_it_loads_leaves_no_directory(
+    tmp_path: Path, sent: signal.Signals, code: int
+) -> None:
+    model, out = tmp_path / "model", tmp_path / "new" / "out"
+    model.mkdir()
+    os.mkfifo(model / "config.json")  # loading waits here for a writer
+    process = start("tune", "--model", model, "--out", out)
+    while not out.exists():
+        assert process.poll() is None, finish(process)
+        time.sleep(0.01)
+    process.send_signal(sent)
+    outcome = finish(process)
+    assert outcome.code == code and outcome.err in ("forerun: terminated\n", "forerun: interrupted\n")
+    assert not out.parent.exists()
 
 
 def test_a_reader_that_leaves_is_no_error(tiny: TinyModels) -> None:

@@ -117,6 +117,10 @@ def test_a_wrong_drafter_emits_one_a_round() -> None:
         assert counts.positions[1].reached == 0
 
 
+def test_no_prompts_have_no_completions() -> None:
+    assert Engine(ToyTarget(VOCAB)).generate([]) == []
+
+
 def test_an_empty_drafter_counts_as_no_coverage() -> None:
     for completion in run(lambda texts: scripted.empty(), 7, LONG):
         counts = completion.counts
@@ -301,7 +305,8 @@ def test_a_rollback_moves_no_row_of_the_next_layout() -> None:
 @pytest.mark.parametrize(
     ("prompt", "params", "kwargs", "words"),
     [
-        ([], SamplingParams(), {}, "empty prompt"),
+        ("", SamplingParams(), {}, "token ids for a target"),
+        ([[]], SamplingParams(), {}, "empty prompt"),
         ([1] * 600, SamplingParams(), {}, "context of 512"),
         ([1] * 100, SamplingParams(max_tokens=100), {"cache_tokens": 128}, "cache of 128"),
         ([VOCAB], SamplingParams(), {}, "token ids from 0 to 12"),

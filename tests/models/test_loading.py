@@ -154,6 +154,26 @@ def test_configurations_that_would_be_misread_are_refused(tmp_path: Path) -> Non
         refused(tmp_path, pattern)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("hidden_size", "9" * 5000),
+        ("vocab_size", "9" * 4000),
+        ("num_hidden_layers", "9" * 30),
+        ("intermediate_size", "9" * 12),
+        ("max_position_embeddings", "1" + "0" * 400),
+        ("head_dim", "-16"),
+        ("num_key_value_heads", "0"),
+    ],
+)
+def test_sizes_that_no_model_has_are_refused_in_one_line(name: str, text: str, tmp_path: Path) -> None:
+    BY_NAME["llama"].save(tmp_path)
+    save_tokenizer(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: "@"}).replace('"@"', text))
+    refused(tmp_path, "expected .*; found .{1,200}; ")
+
+
 @pytest.mark.parametrize(("setting", "value"), [("dtype", "int3"), ("dtype", "float16"), ("device", "quantum")])
 def test_settings_that_do_not_exist(setting: str, value: str, directory: Path) -> None:
     refused(directory, value, **{setting: value})

@@ -22,6 +22,11 @@ REFUSED: list[dict[str, Any]] = [
     {"repetition_penalty": 0.0},
     {"repetition_penalty": math.nan},
     {"repetition_penalty": math.inf},
+    {"repetition_penalty": 1e-31},
+    {"repetition_penalty": 1e31},
+    {"presence_penalty": -1e31},
+    {"frequency_penalty": 1e308},
+    {"logit_bias": ((1, 1e308),)},
     {"presence_penalty": math.inf},
     {"presence_penalty": math.nan},
     {"frequency_penalty": -math.inf},
@@ -52,4 +57,5 @@ def test_refused(values: dict[str, Any]) -> None:
 def test_limits_themselves_are_allowed() -> None:
     SamplingParams()
     SamplingParams(temperature=1e-300, top_p=1.0, min_p=1.0, min_tokens=10, max_tokens=10, seed=2**64 - 1, logprobs=0)
+    SamplingParams(repetition_penalty=1e30, presence_penalty=-1e30, frequency_penalty=1e30, logit_bias=((1, 1e30),))
     SamplingParams(logit_bias=((1, -math.inf),), stop_token_ids=(0,), top_p=1e-9, n=1)

@@ -6,8 +6,11 @@ import errno
 import importlib
 import io
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from forerun.cli.parser import Parser
 from forerun.errors import ForerunError
@@ -24,8 +27,12 @@ COMMANDS = {
 }
 
 
+class Terminated(KeyboardInterrupt):
+    """Asked to end by a service manager or ``kill``: what Ctrl-C leaves in order, this does too."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; 0 when it worked, 2 for an error that a person can mend, 130 when interrupted."""
+    """Runs one command; 0 when it worked, 2 for an error that a person can mend, 130 or 143 when interrupted."""
     # Read when torch starts its threads. Waiting threads spin for some microseconds, which a pass of many small
     # operations needs, and then sleep: on busy cores threads that spin on stall each other for up to a second.
     os.environ.setdefault("GOMP_SPINCOUNT", "30000")
@@ -34,15 +41,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        code = _run(list(sys.argv[1:] if argv is None else argv))
+        with _orderly_termination():
+            code = _run(list(sys.argv[1:] if argv is None else argv))
         # What is still buffered may meet a closed pipe or a full disk: here, not while Python leaves.
         sys.stdout.flush()
         return code
     except ForerunError as error:
         return _fail(str(error))
+    except Terminated:
+        print("forerun: terminated", file=sys.stderr)
+        return 128 + signal.SIGTERM
     except KeyboardInterrupt:
         print("forerun: interrupted", file=sys.stderr)
-        return 130
+        return 128 + signal.SIGINT
     except BrokenPipeError:
         _discard_output()
         return 0
@@ -53,6 +64,23 @@ def main(argv: Sequence[str] | None = None) -> int:
             _discard_output()
         where = error.filename or "standard output"
         return _fail(str(ForerunError(f"to be able to use {where}", error.strerror or "no reason", _REMEDY)))
+
+
+@contextmanager
+def _orderly_termination() -> Iterator[None]:
+    """SIGTERM as an exception, so that whoever holds a file or a directory puts it in order first."""
+
+    def raise_terminated(*_: object) -> None:
+        raise Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, raise_terminated)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _discard_output() -> None:

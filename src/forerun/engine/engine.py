@@ -37,13 +37,13 @@ Prompt = str | Sequence[int]
 class Engine:
     """Serves requests over one target with one way of drafting.
 
-    ``model`` is a path, a hub or catalog name, or a target that is already loaded. What is loaded here computes exactly
-    (``exact``: see ``load_target``). ``drafter`` overrides the method's own construction (tests, trained heads). ``kv_dtype`` (auto, float32, bfloat16, int8) is the number type of keys
-    and values, auto that of each model; ``cache_tokens`` or ``cache_bytes`` bounds them for all requests together, a
-    draft model's included. ``row_budget`` bounds the rows of one pass, ``prefill_rows`` those of them that read prompts
-    (default: what decoding leaves); ``limits`` choose within both by what passes cost. With ``reuses_prefixes``
-    published prompt blocks are shared between requests. Raises ``ForerunError`` for whatever can't be loaded, drafted
-    or fitted.
+    ``model`` is a path, a hub or catalog name, or a target that is already loaded. What is loaded here is loaded
+    ``exact``, as ``load_target`` takes it. ``drafter`` overrides the method's own construction (tests, trained heads).
+    ``kv_dtype`` (auto, float32, bfloat16, int8) is the number type of keys and values, auto that of each model;
+    ``cache_tokens`` or ``cache_bytes`` bounds them for all requests together, a draft model's included. ``row_budget``
+    bounds the rows of one pass, ``prefill_rows`` those of them that read prompts (default: what decoding leaves);
+    ``limits`` choose within both by what passes cost. With ``reuses_prefixes`` published prompt blocks are shared
+    between requests. Raises ``ForerunError`` for whatever can't be loaded, drafted or fitted.
     """
 
     def __init__(
@@ -323,4 +323,4 @@ def _load_draft_model(model: str | Path | LoadedTarget | DraftModel | None, *, e
 
 
 def _is_one_prompt(prompts: Prompt | Sequence[Prompt]) -> bool:
-    return isinstance(prompts, str) or bool(len(prompts) and isinstance(prompts[0], int)) or not len(prompts)
+    return isinstance(prompts, str) or bool(len(prompts) and isinstance(prompts[0], int))

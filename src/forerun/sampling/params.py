@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from forerun.errors import ForerunError
 
 MAX_CHOICES = 1024
+# Penalties and biases of this size outweigh any logit, and their sums over any output stay finite in float64.
+MAX_SHIFT = 1e30
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +58,21 @@ class SamplingParams:
             raise _out_of_range("min_p", "0 to 1", self.min_p, "use 0 to switch it off")
 
     def _check_penalties(self) -> None:
-        if not 0.0 < self.repetition_penalty < math.inf:
+        if not 1 / MAX_SHIFT <= self.repetition_penalty <= MAX_SHIFT:
             raise _out_of_range(
-                "repetition_penalty", "a finite number above 0", self.repetition_penalty, "use 1 to switch it off"
+                "repetition_penalty", "1e-30 to 1e30", self.repetition_penalty, "use 1 to switch it off"
             )
         for name, value in (
             ("presence_penalty", self.presence_penalty),
             ("frequency_penalty", self.frequency_penalty),
         ):
-            if not math.isfinite(value):
-                raise _out_of_range(name, "a finite number", value, "use 0 to switch it off")
+            if not abs(value) <= MAX_SHIFT:
+                raise _out_of_range(name, "-1e30 to 1e30", value, "use 0 to switch it off")
         for token, bias in self.logit_bias:
             if token < 0:
                 raise _out_of_range("logit_bias", "token ids of 0 or more", token, "name ids of the vocabulary")
-            if math.isnan(bias) or bias == math.inf:
-                raise _out_of_range("logit_bias", "finite or -inf", bias, f"correct the bias of token {token}")
+            if not (abs(bias) <= MAX_SHIFT or bias == -math.inf):
+                raise _out_of_range("logit_bias", "-1e30 to 1e30 or -inf", bias, f"correct the bias of token {token}")
         biased = [token for token, _ in self.logit_bias]
         if len(set(biased)) < len(biased):
             raise _out_of_range("logit_bias", "one bias per token", biased, "name each token once")

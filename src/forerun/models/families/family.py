@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -9,6 +10,18 @@ from typing import Any, Literal
 from forerun.errors import ForerunError
 from forerun.models.decoder_config import DecoderConfig, LayerConfig
 from forerun.models.rotary import Rotary
+
+# Sizes beyond these are damage: nothing could be allocated or even counted by them.
+_LARGEST = {
+    "vocab_size": 2**24,
+    "hidden_size": 2**20,
+    "intermediate_size": 2**22,
+    "num_hidden_layers": 2**14,
+    "num_attention_heads": 2**16,
+    "num_key_value_heads": 2**16,
+    "head_dim": 2**16,
+    "max_position_embeddings": 2**31,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +41,15 @@ class Family:
     gguf_architecture: str = ""
     norm_offset: float = 0.0
     has_interleaved_gguf_rows: bool = False
+
+    def read(self, config: Any) -> DecoderConfig:
+        """``decoder_config``, once the sizes are such that a machine can have them; else ForerunError."""
+        for name, most in _LARGEST.items():
+            size = getattr(config, name, None)
+            if size is not None and not 0 < size <= most:
+                found = f"{size}" if abs(size) < 10**12 else f"a number of {int(math.log10(abs(size))) + 1} digits"
+                raise ForerunError(f"{name} from 1 to {most}", found, "fetch config.json again")
+        return self.decoder_config(config)
 
 
 def dense_config(

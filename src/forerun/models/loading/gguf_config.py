@@ -20,7 +20,7 @@ _GEMMA3_27B_LAYERS = 62
 
 def gguf_decoder_config(file: GGUFFile, family: Family) -> DecoderConfig:
     """Raises ForerunError where metadata is missing or names a rotary scaling that the decoder doesn't have."""
-    config = family.decoder_config(gguf_transformers_config(file, family))
+    config = family.read(gguf_transformers_config(file, family))
     return _with_rotary_factors(config, file.read(ROTARY_FACTORS)) if ROTARY_FACTORS in file.tensor_names else config
 
 

@@ -68,7 +68,7 @@ def load_directory_target(
                 "exact arithmetic for a model that runs through the adapter", architecture, "leave out exact=False"
             )
         return load_adapter(directory, dtype=dtype, device=device)
-    decoder_config = family.decoder_config(getattr(config, "text_config", config))
+    decoder_config = family.read(getattr(config, "text_config", config))
     decoder = Decoder(
         decoder_config,
         name=directory.name,
