@@ -277,28 +277,36 @@ struct Bf16Attention {
 };
 #endif
 
-// Scores [CHUNK] of one query become weights in place; keys outside begin .. end - 1 get none. Returns their sum.
-static float to_weights(float *scores, int begin, int end, int num_vectors, float softcap, float *maximum) {
-    const float lowest = -INFINITY;
-    const VecInt lanes = lane_numbers();
-    Vec largest = splat(lowest);
-    for (int v = 0; v < num_vectors; ++v) {
+// The vectors of a chunk that hold keys begin .. end - 1, and which of their lanes do.
+struct Seen {
+    int begin, end;
+    bool is_whole(int v) const { return begin <= v * W && (v + 1) * W <= end; }
+    Vec or_else(Vec x, int v, Vec other) const {
+        const VecInt key = lane_numbers() + v * W;
+        return (key >= begin) & (key < end) ? x : other;
+    }
+};
+
+// Scores [CHUNK] of one query become weights in place; keys outside `seen` get none. Returns their sum.
+static float to_weights(float *scores, Seen seen, int num_vectors, float softcap, float *maximum) {
+    const Vec lowest = splat(-INFINITY);
+    const int first = seen.begin / W, last = (seen.end + W - 1) / W; // beyond these nothing is seen
+    Vec largest = lowest;
+    for (int v = first; v < last; ++v) {
         Vec score = load(scores + v * W);
-        if (softcap != 0.0f) score = tanh(score / softcap) * softcap;
-        const VecInt key = lanes + v * W;
-        score = (key >= begin) & (key < end) ? score : splat(lowest);
-        store(scores + v * W, score);
-        largest = max(largest, score);
+        if (softcap != 0.0f) store(scores + v * W, score = tanh(score / softcap) * softcap);
+        largest = max(largest, seen.is_whole(v) ? score : seen.or_else(score, v, lowest));
     }
     *maximum = max_lanes(largest);
+    for (int v = 0; v < first; ++v) store(scores + v * W, Vec{});
     Vec sum{};
-    for (int v = 0; v < num_vectors; ++v) {
-        const VecInt key = lanes + v * W;
-        const Vec weight = exp_bounded(load(scores + v * W) - *maximum);
-        const Vec seen = (key >= begin) & (key < end) ? weight : Vec{};
-        store(scores + v * W, seen);
-        sum += seen;
+    for (int v = first; v < last; ++v) {
+        Vec weight = exp_bounded(load(scores + v * W) - *maximum);
+        if (!seen.is_whole(v)) weight = seen.or_else(weight, v, Vec{});
+        store(scores + v * W, weight);
+        sum += weight;
     }
+    for (int v = last; v < num_vectors; ++v) store(scores + v * W, Vec{});
     return sum_lanes(sum);
 }
 
@@ -344,7 +352,7 @@ static void attend_chunk(const AttentionTile &tile, const int64_t *positions, co
         float *scores = scratch.scores + q * CHUNK;
         scratch.chunk.sum[q] = 0.0f;
         if (begin < end)
-            scratch.chunk.sum[q] = to_weights(scores, begin, end, num_vectors, settings.softcap, scratch.chunk.maximum + q);
+            scratch.chunk.sum[q] = to_weights(scores, {begin, end}, num_vectors, settings.softcap, scratch.chunk.maximum + q);
         else
             memset(scores, 0, num_vectors * W * sizeof(float));
     }

@@ -114,11 +114,16 @@ static inline Vec load_bf16(const uint16_t *from) {
 }
 
 static inline void store_bf16(uint16_t *to, Vec v) {
+#if defined(__AVX512BF16__)
+    const __m256bh half = _mm512_cvtneps_pbh((__m512)v);
+    memcpy(to, &half, sizeof half);
+#else
     const VecBits bits = (VecBits)v;
     const VecBits rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
     const VecBits is_nan = (VecBits)((bits & 0x7fffffff) > 0x7f800000);
     const VecHalf half = __builtin_convertvector((rounded & ~is_nan) | ((bits >> 16 | 0x40) & is_nan), VecHalf);
     memcpy(to, &half, sizeof half);
+#endif
 }
 
 typedef int8_t VecByte __attribute__((vector_size(W)));
