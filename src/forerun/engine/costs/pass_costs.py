@@ -39,7 +39,7 @@ class PassCostIdentity:
             artifact,
             target.traits.dtype,
             kv_dtype,
-            f"{target.traits.kernels}, {device.driver}",
+            f"{'exact' if target.traits.is_bit_exact else 'inexact'} {target.traits.kernels}, {device.driver}",
             f"{device.count} x {device.name}",
             device.threads,
             f"forerun {metadata.version('forerun')} {machine.commit}, torch {machine.torch}",
