@@ -25,9 +25,9 @@ ENDS = [0, 7]
 PARAMS = st.fixed_dictionaries(
     {
         "temperature": st.sampled_from([0.0, 1e-310, 1e-5, 1e-3, 0.05, 0.3, 0.8, 1.0, 1.7, 10.0]),
-        "top_k": st.sampled_from([0, 0, 0, 1, 2, 5, 50, 700]),
-        "top_p": st.sampled_from([1.0, 0.999, 0.95, 0.95, 0.75, 0.5, 0.25, 1e-4]),
-        "min_p": st.sampled_from([0.0, 0.0, 0.02, 0.25, 0.5, 1.0]),
+        "top_k": st.sampled_from([0, 0, 0, 0, 0, 1, 2, 5, 50, 700]),
+        "top_p": st.sampled_from([1.0, 1.0, 1.0, 0.999, 0.95, 0.95, 0.75, 0.5, 0.25, 1e-4]),
+        "min_p": st.sampled_from([0.0, 0.0, 0.0, 0.0, 0.02, 0.25, 0.5, 1.0]),
         "repetition_penalty": st.sampled_from([1.0, 1.0, 1.3, 0.7]),
         "presence_penalty": st.sampled_from([0.0, 0.0, 0.5]),
         "frequency_penalty": st.sampled_from([0.0, 0.0, -0.25]),
@@ -37,7 +37,9 @@ PARAMS = st.fixed_dictionaries(
     }
 )
 SIZES = st.sampled_from([31, 300, 5000, 20_000, 151_936])
-KINDS = st.sampled_from(["smooth", "peaked", "flat", "few values", "equal", "half banned", "far apart", "large"])
+KINDS = st.sampled_from(
+    ["smooth", "peaked", "flat", "few values", "equal", "half banned", "far apart", "large", "tiny"]
+)
 
 
 def row_of(kind: str, size: int, seed: int, dtype: torch.dtype) -> Tensor:
@@ -59,6 +61,10 @@ def row_of(kind: str, size: int, seed: int, dtype: torch.dtype) -> Tensor:
         row = np.where(random.random(size) < 0.3, row * 1e-12, row * 1e36)
     elif kind == "large":
         row += 4096.0
+    elif kind == "tiny":
+        # Different in fp32, but all the same beside the peak in float64.
+        row *= 1e-18
+        row[random.integers(size)] = 5.0
     return torch.from_numpy(row).to(dtype)
 
 
@@ -108,6 +114,27 @@ def test_a_mass_at_the_very_cut_is_left_to_float64(count: int) -> None:
     row = LogitRow.of(logits)
     assert nucleus._from_head(row, 1.0, count / 8, 1e-4, 1e-4) is None
     assert find_nucleus(row, 1.0, count / 8 - 1e-12).tolist() == list(range(100, 100 + 100 * count, 100))
+
+
+@given(size=SIZES, kind=KINDS, seed=st.integers(0, 2**32), temperature=st.floats(0.01, 10.0))
+@settings(max_examples=100, deadline=None)
+def test_weights_in_fp32_are_as_close_as_promised(size: int, kind: str, seed: int, temperature: float) -> None:
+    row = LogitRow.of(row_of(kind, size, seed, torch.float32))
+    head, sum_of_all = nucleus._parted(row, temperature, 2.0)
+    assert head.size == 0
+    exact = float(np.exp(row.scores(slice(None), temperature)).sum())
+    error = nucleus._weight_error(row, temperature)
+    assert abs(sum_of_all - exact) <= error * exact
+    # Close enough to be of use, for logits as they come.
+    assert error < 1e-3 or temperature < 0.1 or kind in ("large", "far apart")
+
+
+def test_a_cut_beside_the_heads_border_is_left_to_float64() -> None:
+    logits = torch.full((30_000,), -40.0)
+    logits[[5, 6, 7]] = torch.tensor([1.0, 0.5, 0.25]).log()
+    row = LogitRow.of(logits)
+    assert nucleus._from_head(row, 1.0, 0.99, 0.249, 1e-4).tolist() == [5, 6, 7]
+    assert nucleus._from_head(row, 1.0, 0.99, 0.24999, 1e-4) is None
 
 
 def test_most_rows_need_no_float64_beyond_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
