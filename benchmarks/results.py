@@ -78,8 +78,8 @@ def verdict(ratio: RatioRow, reach: float | None) -> str:
     if ratio.median is None:
         return "not measured"
     if ratio.low is None or ratio.high is None:
-        word = "too few pairs"
-    elif ratio.low <= 1 <= ratio.high:
+        return "too few pairs"
+    if ratio.low <= 1 <= ratio.high:
         word = "tie"
     else:
         word = "faster" if ratio.median > 1 else "**slower**"

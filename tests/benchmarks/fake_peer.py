@@ -1,4 +1,4 @@
-"""Peers without processes: answers take as long as they are told to, and the machine is as quiet as it is told to be."""
+"""Peers without processes: answers take as long as they are told to, and so does the machine's other work."""
 
 from __future__ import annotations
 
