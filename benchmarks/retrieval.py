@@ -141,6 +141,16 @@ def answer(drafter: AnyDrafter, name: str, tokens: Sequence[int], limit: DraftLi
     )
 
 
+def own_memory(drafter: AnyDrafter, tokens: Sequence[int]) -> None:
+    """Observe a long request; prints what its own index holds."""
+    tracemalloc.start()
+    state = drafter.begin(request())
+    drafter.observe(state, tokens, None)  # type: ignore[arg-type]
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    print(f"{'':14} a request's own text: {held / len(tokens):.0f} bytes a token")
+
+
 def feed(method: str, case: Case) -> None:
     """Fill a corpus answer by answer to twice its bound; prints the time per token, evictions and rebuilds included."""
     tokens = [token for sequence in case.corpus for token in sequence]
@@ -175,6 +185,8 @@ def main() -> None:
                 answer(drafter, name, tokens, DraftLimit(15, 15))
                 if method == "suffix":
                     answer(drafter, name, tokens, DraftLimit(7, 24, is_tree=True))
+            if case.name == "text":
+                own_memory(drafter, [token for sequence in case.corpus for token in sequence][:32_000])
             if args.feed and case.name == "text":
                 feed(method, case)
             del drafter

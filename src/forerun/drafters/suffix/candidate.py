@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from forerun.drafters.suffix.continuations import Continuations, State
+from forerun.types import Draft
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """Tokens with parent rows as in ``Draft``; ``score`` is the sum of ``probabilities``: the expected length."""
+class Candidate(NamedTuple):
+    """Tokens with parent rows as in ``Draft``, and how many of ``num_matches`` each of them followed.
 
-    tokens: tuple[int, ...] = ()
-    parents: tuple[int, ...] = ()
-    probabilities: tuple[float, ...] = ()
+    ``score`` is the sum of the tokens' probabilities: the expected number of tokens kept.
+    """
+
+    tokens: Sequence[int] = ()
+    parents: Sequence[int] = ()
+    counts: Sequence[int] = ()
+    num_matches: int = 1
     score: float = 0.0
+
+    def draft(self, source: str) -> Draft:
+        """The same as a draft. Counts telescope along a path: a token's probability is its count over the match's."""
+        survival = tuple([count / self.num_matches for count in self.counts])
+        return Draft(tuple(self.tokens), tuple(self.parents), survival=survival, source=source)
 
 
 def most_frequent_path(source: Continuations[State], state: State, num_tokens: int, min_token_prob: float) -> Candidate:
@@ -24,7 +34,7 @@ def most_frequent_path(source: Continuations[State], state: State, num_tokens: i
     num_matches = source.count(state)
     lowest = _lowest_count(num_matches, min_token_prob)
     tokens, counts = source.most_frequent_path(state, num_tokens, lowest)
-    return _candidate(tokens, list(range(len(tokens))), counts, num_matches)
+    return Candidate(tokens, range(len(tokens)), counts, num_matches, sum(counts) / num_matches)
 
 
 def most_probable_tree(
@@ -57,7 +67,7 @@ def most_probable_tree(
         parents.append(parent)
         counts.append(-negative)
         discover(behind, len(tokens), depth + 1)
-    return _candidate(tokens, parents, counts, num_matches)
+    return Candidate(tokens, parents, counts, num_matches, sum(counts) / num_matches)
 
 
 def _lowest_count(num_matches: int, min_token_prob: float) -> int:
@@ -66,9 +76,3 @@ def _lowest_count(num_matches: int, min_token_prob: float) -> int:
     if (lowest - 1) / num_matches >= min_token_prob:
         return lowest - 1
     return lowest if lowest / num_matches >= min_token_prob else lowest + 1
-
-
-def _candidate(tokens: list[int], parents: list[int], counts: list[int], num_matches: int) -> Candidate:
-    """Counts telescope along a path: a token's probability is its count over the match's."""
-    probabilities = tuple([count / num_matches for count in counts])
-    return Candidate(tuple(tokens), tuple(parents), probabilities, sum(counts) / num_matches)

@@ -114,6 +114,4 @@ class SuffixDrafter(Drafter[SuffixState]):
             found = self._search.best(part, matches, limit, best.score)
             if found.score > best.score:
                 best, source = found, "suffix:corpus"
-        if not best.tokens:
-            return Draft()
-        return Draft(best.tokens, best.parents, survival=best.probabilities, source=source)
+        return best.draft(source) if best.tokens else Draft()
