@@ -19,7 +19,8 @@ from support.tiny_models import BY_NAME
 
 @pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3", "gemma3"])
 def test_values_are_those_of_the_file_rounded_to_bf16(name: str, tmp_path: Path) -> None:
-    changes = {"num_hidden_layers": 7, "layer_types": None, "query_pre_attn_scalar": 16} if name == "gemma3" else {}
+    layers = {"num_hidden_layers": 7, "layer_types": None, "query_pre_attn_scalar": 16, "final_logit_softcapping": None}
+    changes = layers if name == "gemma3" else {}
     metadata = {"gemma3.rope.freq_base": 1e6, "gemma3.attention.sliding_window": 13} if name == "gemma3" else {}
     model = BY_NAME[name].build(**changes)
     stored = write_gguf(tmp_path / "m.gguf", model, name, metadata=metadata)
@@ -27,12 +28,12 @@ def test_values_are_those_of_the_file_rounded_to_bf16(name: str, tmp_path: Path)
     exported = load_file(tmp_path / "out" / "model.safetensors")
     assert exported.keys() == stored.keys()
     assert all(torch.equal(tensor, stored[key].to(torch.bfloat16)) for key, tensor in exported.items())
-    back = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
-    assert back.dtype is torch.bfloat16
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "out").dtype is torch.bfloat16
+    back = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
     # The same function of the same values: configuration and names are right.
     model.load_state_dict({key: tensor.float() for key, tensor in exported.items()}, strict=False)
     ids = torch.tensor([[3, 14, 15, 9, 26, 5]])
-    assert torch.allclose(back.float()(ids).logits, model.float()(ids).logits, rtol=1e-4, atol=1e-5)
+    assert torch.allclose(back(ids).logits, model(ids).logits, rtol=1e-4, atol=1e-5)
     assert AutoTokenizer.from_pretrained(tmp_path / "out").encode("<t1>") == [1]
 
 
