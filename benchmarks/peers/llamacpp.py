@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -117,10 +117,7 @@ class LlamaCppPeer(Peer):
         child = LineServer("llamacpp", command, environment_of(launch.threads), launch)
         server = LlamaCppServer(child, launch)
         try:
-            slot = server.slot_after_a_token()
-            found = (bool(slot["speculative"]), str(slot["params"]["speculative.types"]))
-            if found != (wanted := (not setting.is_plain, _type_name(setting))):
-                raise ForerunError(f"a slot with (speculative, types) {wanted}", f"{found}", "see the server's log")
+            require_slot(setting, server.slot_after_a_token())
         except BaseException:
             server.stop()
             raise
@@ -135,6 +132,13 @@ class LlamaCppPeer(Peer):
         """See ``Peer``: the file, laid out anew, and small buffers."""
         files = [files.gguf for files in (pair.target, pair.draft) if files is not None and files.gguf is not None]
         return 2 * sum(path.stat().st_size for path in files) + (1 << 29)
+
+
+def require_slot(setting: Setting, slot: Mapping[str, Any]) -> None:
+    """Raises ForerunError unless the slot drafts as asked: a draft that doesn't fit is dropped with a log line."""
+    found = (bool(slot["speculative"]), str(slot["params"]["speculative.types"]))
+    if found != (wanted := (not setting.is_plain, _type_name(setting))):
+        raise ForerunError(f"a slot with (speculative, types) {wanted}", f"{found}", "see the server's log")
 
 
 def _type_name(setting: Setting) -> str:
