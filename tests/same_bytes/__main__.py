@@ -40,11 +40,18 @@ def _run(args: argparse.Namespace, subject: Subject) -> int:
     return 0 if report.is_passed else 1
 
 
+def _positive(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{count} is not at least 1")
+    return count
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="same_bytes", description=__doc__)
     parser.add_argument("--model", default=DEFAULT_MODEL, help=f"a path or a catalog name; {TINY}: a tiny random model")
-    parser.add_argument("--prompts", type=int, default=200, help="how many (default 200)")
-    parser.add_argument("--tokens", type=int, default=32, help="continued by how many (default 32)")
+    parser.add_argument("--prompts", type=_positive, default=200, help="how many (default 200)")
+    parser.add_argument("--tokens", type=_positive, default=32, help="continued by how many (default 32)")
     parser.add_argument("--out", type=Path, default=Path("runs/same_bytes"), help="where results are kept")
     return parser
 

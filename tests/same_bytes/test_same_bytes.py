@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from forerun.errors import ForerunError
+from forerun.models.native.build import PATHS
+from forerun.models.native.kernels import find_kernels
 from same_bytes import arm, run
 from same_bytes.__main__ import main
 from same_bytes.numbers import NUMBERS, Numbers
@@ -37,6 +41,24 @@ def test_nothing_differs_on_a_tiny_model(tmp_path: Path, capsys: pytest.CaptureF
     assert report["num_different_rows"] == report["num_different_ids"] == 0
     shown = capsys.readouterr().out
     assert f"0 different ids and 0 positions with any difference in {6 * 16 * num_settings:,} tokens" in shown
+
+
+def runnable_paths() -> list[str]:
+    """torch, and every native path that was built and that this CPU runs."""
+    found = ["torch"]
+    for path in PATHS:
+        with contextlib.suppress(ForerunError):
+            find_kernels(path)
+            found.append(path)
+    return found
+
+
+@pytest.mark.parametrize("kernels", runnable_paths())
+def test_nothing_differs_on_any_kernels(kernels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORERUN_KERNELS", kernels)
+    report = compare(tmp_path, None, settings(NUMBERS)[::2])
+    assert report.is_passed, report.first_difference
+    assert f"kernels {kernels}" in report.machine
 
 
 def test_a_leak_fails_the_command_and_its_first_difference_is_shown(
