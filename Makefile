@@ -9,7 +9,7 @@ ARGS ?=
 JOBS ?= 2
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: install tune test test-slow test-real test-bytes lint types clean
+.PHONY: bench install tune test test-slow test-real test-bytes lint types clean
 
 install: $(VENV)/installed
 
@@ -36,6 +36,12 @@ test-real: install
 # Two hundred prompts under a covering array of settings, on the embedded default; goes on where it was stopped.
 test-bytes: install
 	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE PYTHONPATH=tests $(BIN)/python -m same_bytes $(ARGS)
+
+# forerun beside its peers, six minutes; builds the peers' environments (5 GB) on first use. A full run of other models:
+# make bench QUICK= ARGS="--target FILE --draft FILE"
+QUICK ?= --quick
+bench: install
+	$(BIN)/python -m benchmarks.compare --target smollm2-135m $(QUICK) $(ARGS)
 
 lint: install
 	$(BIN)/ruff check src tests

@@ -28,11 +28,11 @@ _HERE = Path(__file__).parent
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 0; 2 with one line on standard error where forerun or its models can't be run."""
     given = _parser().parse_args(arguments)
-    plan = _plan(given)
-    slug = _slug(plan)
-    runs = Path(given.runs) / slug
     started = time.monotonic()
     try:
+        plan = _plan(given)
+        slug = _slug(plan)
+        runs = Path(given.runs) / slug
         comparison = Comparison(plan, _command(plan, given), runs / "logs", lambda line: _say(line, started))
         try:
             found = comparison.run()

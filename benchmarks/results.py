@@ -17,6 +17,11 @@ Ratios are another engine's time over forerun's: above 1 forerun is faster. The 
 statistics, 96.9 %), which six pairs of prompts or more give. *End to end* holds the prompt's pass, *decoding* is the
 time per token behind the first one. An interval that holds 1 is a tie. None of this is a multiplier for another
 machine, model or traffic.
+
+What favours whom: llama.cpp's wheel is one build for all CPUs (the table names the instructions that it uses), compiled
+for the machine it would be faster. vLLM is compiled in full runs and not in quick ones, and has no tcmalloc, which no
+Python package brings. transformers runs as it ships. Peers' n-gram settings were tried as they ship and set for short
+texts; forerun's own were not tuned for these prompts.
 """
 
 
@@ -79,10 +84,8 @@ def verdict(ratio: RatioRow, reach: float | None) -> str:
         return "not measured"
     if ratio.low is None or ratio.high is None:
         return "too few pairs"
-    if ratio.low <= 1 <= ratio.high:
-        word = "tie"
-    else:
-        word = "faster" if ratio.median > 1 else "**slower**"
+    is_tie = ratio.low <= 1 <= ratio.high
+    word = "tie" if is_tie else "faster" if ratio.median > 1 else "**slower**"
     if reach is None:
         return word
     return f"{word}, aim {'reached' if ratio.median >= reach else '**missed**'}"

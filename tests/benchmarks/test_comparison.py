@@ -1,0 +1,130 @@
+"""The whole command with peers that need no processes: every part reaches the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from benchmarks.compare import main
+from benchmarks.environments import Environment
+from benchmarks.measure import Watch
+from benchmarks.peers.base import Answer, Launch, ModelFiles, Setting
+from benchmarks.peers.forerun import ForerunServer
+from benchmarks.report import read
+from fake_peer import FakePeer, FakeServer, Machine, answer
+
+from benchmarks import comparison
+from forerun.errors import ForerunError
+
+TEXT = tuple(range(20, 44))
+
+
+class WordTokenizer:
+    """One token a word, no chat template."""
+
+    has_chat_template = False
+
+    def encode(self, text: str) -> list[int]:
+        return [len(word) for word in text.split()]
+
+
+class OwnServer(FakeServer, ForerunServer):
+    """Answers at its natural length, too."""
+
+    def natural_answer(self, prompt: Sequence[int], max_tokens: int) -> list[int]:
+        # One prompt in three has an answer too short to measure anything.
+        return list(TEXT[: 3 if sum(prompt) % 3 == 0 else 24])
+
+
+class OwnPeer(FakePeer):
+    def __init__(self) -> None:
+        super().__init__("forerun", ("plain", "suffix"), own_answers)
+
+    def start(self, setting: Setting, launch: Launch) -> OwnServer:
+        return OwnServer(self, 0)
+
+    def start_with(self, dtype: str, setting: Setting, launch: Launch) -> FakeServer:
+        assert dtype == "float32"
+        return FakeServer(self, 1)
+
+
+def own_answers(asked: Setting, prompt: tuple[int, ...]) -> Answer:
+    return answer(1.0 if asked.is_plain else 0.5, TEXT)
+
+
+def their_answers(asked: Setting, prompt: tuple[int, ...]) -> Answer:
+    return answer(3.0 if asked.is_plain else 1.0, (*TEXT[:-1], 0))
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    failing = FakePeer("transformers")
+    failing.environment = Environment("transformers")
+    theirs = FakePeer("llama.cpp", ("plain", "ngram"), their_answers, is_restarted=True, apart=True)
+    broken = FakePeer("vLLM", fails_to_start=True)
+
+    def build(environment: Environment, report: object) -> None:
+        raise ForerunError("an environment", "no network", "try again")
+
+    replaced = {
+        "ForerunPeer": lambda dtype: OwnPeer(),
+        "LlamaCppPeer": lambda: theirs,
+        "TransformersPeer": lambda: failing,
+    }
+    replaced |= {"VllmPeer": lambda is_eager: broken, "build": build, "tokenizer_of": lambda files: WordTokenizer()}
+    replaced["resolve"] = lambda name: ModelFiles(name, None, tmp_path)
+    for name, value in replaced.items():
+        monkeypatch.setattr(comparison, name, value)
+    machine = Machine()
+    monkeypatch.setattr(comparison, "Watch", lambda limits: Watch(limits, machine, 0))
+    paths = [
+        "--runs",
+        str(tmp_path / "runs"),
+        "--results",
+        str(tmp_path / "results"),
+        "--page",
+        str(tmp_path / "page.md"),
+    ]
+    return ["--target", "tiny", "--workloads", "code_edit,prose", "--positions", "3", *paths]
+
+
+def test_a_run_from_prompts_to_the_page(run: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*run, "--quick", "--num-measure", "6"]) == 0
+    found = read(tmp_path / "results" / "tiny-quick.json")
+    assert found.is_quick and found.is_complete and not found.broken
+    assert [(row.workload, row.what, row.end_to_end.median) for row in found.figures] == [
+        (workload, what, ratio)
+        for workload in ("code_edit", "prose")
+        for what, ratio in (("plain / plain", 3.0), ("best / best", 2.0), ("best / best of any peer", 2.0))
+    ]
+    assert all(row.end_to_end.num_pairs == 6 and row.end_to_end.low is not None for row in found.figures)
+    assert [row.reach for row in found.figures] == [None, None, 1.5, None, None, None]
+    reasons = {entry.what: entry.reason for entry in found.not_run}
+    assert "no network" in reasons["transformers"] and "install it" in reasons["vLLM plain (bf16)"]
+    assert {entry.label for entry in found.divergences} == {"forerun plain (bf16)", "llama.cpp plain (bf16)"}
+    assert {row.num_same_texts for row in found.rows if row.label.startswith("llama.cpp")} == {0}
+    page = (tmp_path / "page.md").read_text()
+    assert "python -m benchmarks.compare --target tiny" in page and page.strip() == capsys.readouterr().out.strip()
+    lines = (tmp_path / "runs" / "tiny-quick" / "trials.jsonl").read_text().splitlines()
+    assert json.loads(lines[0])["answer"]["token_ids"][:3] == [20, 21, 22]
+
+
+def test_a_text_that_drafting_changes_is_reported(
+    run: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answers(asked: Setting, prompt: tuple[int, ...]) -> Answer:
+        return answer(1.0, TEXT if asked.is_plain else (*TEXT[:-1], 1))
+
+    monkeypatch.setitem(globals(), "own_answers", answers)
+    assert main([*run, "--num-choose", "1", "--num-measure", "1"]) == 0
+    assert read(tmp_path / "results" / "tiny.json").broken == ["forerun suffix (bf16)"]
+
+
+def test_what_cannot_be_run_at_all_is_one_line(run: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*run, "--peers", "nobody"]) == 2
+    assert main([*run, "--workloads", "nothing"]) == 2
+    assert main([*run, "--num-choose", "0"]) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("benchmarks: expected")]
+    assert ["'nobody'" in errors[0], "'nothing'" in errors[1], "num_choose" in errors[2]] == [True] * 3
