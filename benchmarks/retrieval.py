@@ -7,6 +7,7 @@ python -m benchmarks.retrieval --tokens 100000 --feed
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import random
 import re
@@ -16,12 +17,10 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from forerun.drafters.base import DraftLimit, DraftRequest
-from forerun.drafters.ngram.config import NgramConfig
-from forerun.drafters.ngram.drafter import NgramDrafter
-from forerun.drafters.suffix.config import SuffixConfig
-from forerun.drafters.suffix.drafter import SuffixDrafter
+from forerun.drafters.registry import build
 from forerun.sampling.keyed_sampler import KeyedSampler
 from forerun.sampling.params import SamplingParams
 
@@ -29,7 +28,8 @@ REQUEST_TOKENS = 4_000
 ANSWER_TOKENS = 200
 MICRO = 1e6
 
-AnyDrafter = NgramDrafter | SuffixDrafter
+# Retrieval drafters have a corpus beside what every drafter has.
+AnyDrafter = Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,7 @@ def cases(num_tokens: int) -> Iterator[Case]:
 
 
 def new_drafter(method: str, num_tokens: int) -> AnyDrafter:
-    limits = {"max_corpus_tokens": num_tokens, "max_corpus_sequences": num_tokens}
-    return NgramDrafter(NgramConfig(**limits)) if method == "ngram" else SuffixDrafter(SuffixConfig(**limits))
+    return build(method, {"max_corpus_tokens": num_tokens, "max_corpus_sequences": num_tokens})
 
 
 def request() -> DraftRequest:
@@ -127,9 +126,9 @@ def answer(drafter: AnyDrafter, name: str, tokens: Sequence[int], limit: DraftLi
     proposing: list[float] = []
     num_drafted = num_right = 0
     for index, token in enumerate(tokens):
-        observing.append(seconds(lambda token=token: drafter.observe(state, [token], None)))  # type: ignore[misc]
+        observing.append(seconds(functools.partial(drafter.observe, state, [token], None)))
         started = time.thread_time()
-        draft = drafter.propose([state], [limit])[0]  # type: ignore[list-item]
+        draft = drafter.propose([state], [limit])[0]
         proposing.append(time.thread_time() - started)
         num_drafted += len(draft) > 0
         num_right += bool(draft) and index + 1 < len(tokens) and draft.tokens[0] == tokens[index + 1]
@@ -145,7 +144,7 @@ def own_memory(drafter: AnyDrafter, tokens: Sequence[int]) -> None:
     """Observe a long request; prints what its own index holds."""
     tracemalloc.start()
     state = drafter.begin(request())
-    drafter.observe(state, tokens, None)  # type: ignore[arg-type]
+    drafter.observe(state, tokens, None)
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     print(f"{'':14} a request's own text: {held / len(tokens):.0f} bytes a token")
@@ -159,7 +158,7 @@ def feed(method: str, case: Case) -> None:
     for _ in range(2):
         for start in range(0, len(tokens), ANSWER_TOKENS):
             finished = tokens[start : start + ANSWER_TOKENS]
-            times.append(seconds(lambda finished=finished: drafter.ingest([finished])))  # type: ignore[misc]
+            times.append(seconds(functools.partial(drafter.ingest, [finished])))
     num_fed = 2 * len(tokens)
     print(
         f"{method:7} {case.name:6} fed by {ANSWER_TOKENS} tokens: {MICRO * sum(times) / num_fed:.1f} us a token, "
