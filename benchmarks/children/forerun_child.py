@@ -52,13 +52,14 @@ class Child:
         while not request.is_finished:
             engine.step()
             first = first or (time.perf_counter() - start if request.output else 0.0)
+        seconds = time.perf_counter() - start
         gc.enable()
         counts = engine.completion(request).counts
         has_end = ends_naturally and request.finish_reason is FinishReason.STOP
         return {
             "token_ids": request.output[:-1] if has_end else request.output,
             "setup_seconds": start - before,
-            "first_token_seconds": first,
+            "decode_seconds": seconds - first,
             "num_drafted": counts.drafted,
             "num_accepted": counts.accepted,
             "num_steps": counts.rounds,

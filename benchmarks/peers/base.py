@@ -104,14 +104,15 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One prompt answered. ``seconds`` is the client's clock, prefill included; the first token's is the server's.
+    """One prompt answered. ``seconds`` is the client's clock, prefill included.
 
+    ``decode_seconds`` lie between the first token and the last, by the engine's own clock: no HTTP in them.
     ``num_steps`` are target passes after the one that gave the first token, where the peer tells.
     """
 
     token_ids: tuple[int, ...]
     seconds: float
-    first_token_seconds: float
+    decode_seconds: float
     num_drafted: int = 0
     num_accepted: int = 0
     num_steps: int | None = None
@@ -125,7 +126,7 @@ class Answer:
     def seconds_per_token(self) -> float | None:
         """Decoding alone; None of a single token."""
         rest = len(self.token_ids) - 1
-        return (self.seconds - self.first_token_seconds) / rest if rest > 0 else None
+        return self.decode_seconds / rest if rest > 0 else None
 
 
 class Server(ABC):

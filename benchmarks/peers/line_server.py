@@ -70,7 +70,7 @@ class LineServer(Server):
         return Answer(
             tuple(found["token_ids"]),
             seconds,
-            found["first_token_seconds"],
+            found["decode_seconds"],
             found["num_drafted"],
             found["num_accepted"],
             found["num_steps"],

@@ -67,7 +67,7 @@ class LlamaCppServer(Server):
         return Answer(
             tuple(found["tokens"]),
             seconds,
-            timings["prompt_ms"] / 1000,
+            timings["predicted_ms"] / 1000,
             int(timings.get("draft_n", 0)),
             accepted,
             int(timings["predicted_n"]) - 1 - accepted,

@@ -51,7 +51,7 @@ class VllmServer(Server):
         return Answer(
             tuple(ids),
             seconds,
-            metrics["time_to_first_token_ms"] / 1000,
+            metrics["generation_time_ms"] / 1000,
             num_drafted,
             num_accepted,
             None if drafts else num_tokens - 1,

@@ -22,9 +22,9 @@ def setting(peer: str, method: str = "plain", weights: Weights = Weights.BF16, *
     return Setting(peer, method, weights, tuple(options.items()))
 
 
-def answer(seconds: float, tokens: Sequence[int] = (5, 6, 7, 8), first: float = 0.0) -> Answer:
+def answer(seconds: float, tokens: Sequence[int] = (5, 6, 7, 8), decoding: float = 0.0) -> Answer:
     """Every token but the first took one step."""
-    return Answer(tuple(tokens), seconds, first, num_steps=len(tokens) - 1)
+    return Answer(tuple(tokens), seconds, decoding, num_steps=len(tokens) - 1)
 
 
 @dataclass

@@ -115,14 +115,14 @@ class Child:
 
 
 def completion(**timings: float) -> dict[str, Any]:
-    counted = {"cache_n": 0, "prompt_ms": 500.0, "predicted_n": 4, **timings}
+    counted = {"cache_n": 0, "predicted_ms": 500.0, "predicted_n": 4, **timings}
     return {"/completion": {"tokens": [1, 2, 3, 4], "timings": counted}}
 
 
 def test_llama_cpp_answers_are_read_with_their_counts() -> None:
     with serving(completion(draft_n=5, draft_n_accepted=2)) as port:
         found = LlamaCppServer(Child(port), LAUNCH).generate(setting("llama.cpp"), (1,), 4)  # type: ignore[arg-type]
-    assert (found.num_drafted, found.num_accepted, found.num_steps, found.first_token_seconds) == (5, 2, 1, 0.5)
+    assert (found.num_drafted, found.num_accepted, found.num_steps, found.decode_seconds) == (5, 2, 1, 0.5)
     with serving(completion(cache_n=3)) as port, pytest.raises(ForerunError, match="3 cached tokens"):
         LlamaCppServer(Child(port), LAUNCH).generate(setting("llama.cpp"), (1,), 4)  # type: ignore[arg-type]
 

@@ -81,7 +81,7 @@ def generate(prompt, num_tokens, method, options):
     print("chatter of a library")
     if method == "broken":
         raise ValueError("no such method")
-    return {"token_ids": prompt[:num_tokens], "first_token_seconds": 0.0, "num_drafted": 3, "num_accepted": 2,
+    return {"token_ids": prompt[:num_tokens], "decode_seconds": 0.0, "num_drafted": 3, "num_accepted": 2,
             "num_steps": 1, "setup_seconds": 0.5}
 
 serve(lambda: {"version": "1"}, {"generate": generate})

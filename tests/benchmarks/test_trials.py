@@ -14,9 +14,9 @@ THEIRS, THEIR_BEST = setting("b"), setting("b", "ngram")
 
 
 def trial(
-    who: Setting, seconds: float, round: int = 1, stage: str = MEASURE, spoiled: str = "", **more: float
+    who: Setting, seconds: float, round: int = 1, stage: str = MEASURE, spoiled: str = "", decoding: float = 0.0
 ) -> Trial:
-    return Trial(stage, round, "code", f"p{round}", who, answer(seconds, **more), spoiled)
+    return Trial(stage, round, "code", f"p{round}", who, answer(seconds, decoding=decoding), spoiled)
 
 
 def test_a_ratio_pairs_only_what_ran_in_one_round() -> None:
@@ -32,7 +32,7 @@ def test_spoiled_answers_pair_with_nothing_but_their_repetitions_do() -> None:
 
 
 def test_decoding_leaves_the_first_token_out() -> None:
-    trials = [trial(OURS, 2.0, first=1.0), trial(THEIRS, 5.0, first=1.0)]
+    trials = [trial(OURS, 2.0, decoding=1.0), trial(THEIRS, 5.0, decoding=4.0)]
     assert decode_ratio(trials, OURS, THEIRS).values == (4.0,)
     assert totals(trials, OURS).seconds_per_token == pytest.approx(1 / 3)
 
