@@ -12,6 +12,8 @@ from forerun.drafters.method import DraftModel
 from forerun.engine.drafting import Drafting
 from forerun.engine.engine import Engine
 from forerun.errors import ForerunError
+from forerun.models.native.kernels import find_kernels
+from forerun.models.native.native_decoder import on_best_kernels
 from forerun.sampling.params import SamplingParams
 from support.tiny_decoder import tiny_decoder
 
@@ -128,9 +130,10 @@ def test_a_pool_in_bytes_offers_a_smaller_number_type_or_more_bytes() -> None:
 
 @pytest.mark.parametrize("length", [3000, pytest.param(32_768, marks=pytest.mark.slow)])
 def test_a_long_context_runs_within_the_bytes_of_its_pool(length: int) -> None:
-    """The pool is just large enough; what the passes take beside it does not grow with the context."""
+    """The pool is just large enough."""
     blocks = -(-(length + 8) // 16) + 1
-    engine = Engine(TARGET, cache_bytes=blocks * 16 * IN_INT8, kv_dtype="int8")
+    target = on_best_kernels(tiny_decoder(2, max_context=40_000), find_kernels())
+    engine = Engine(target, cache_bytes=blocks * 16 * IN_INT8, kv_dtype="int8")
     assert engine.pool_plan.num_blocks == blocks
     (found,) = engine.generate([[1, 2, 3, 4] * (length // 4)], SamplingParams(max_tokens=8, ignore_eos=True))
     assert len(found.token_ids) == 8 and engine.pool_plan.num_bytes <= blocks * 16 * IN_INT8

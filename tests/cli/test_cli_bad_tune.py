@@ -34,6 +34,7 @@ FLAGS: dict[str, tuple[list[object], str]] = {
     "prompts and workloads": (["--prompts", "x", "--workload", "code"], "found both"),
     "unknown flag": (["--wat"], "--wat"),
     "unknown number type": (["--dtype", "float8"], "float8"),
+    "unknown number type of keys": (["--kv-dtype", "int4"], "kv_dtype.*found 'int4'"),
 }
 
 

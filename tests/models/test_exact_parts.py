@@ -174,6 +174,24 @@ def test_attention_is_right_and_the_same_for_any_cut(
             assert torch.equal(run(rows), expected[rows]), size
 
 
+@pytest.mark.parametrize("num_kv_heads", [1, 3, 8])
+def test_a_long_context_is_worked_through_in_parts_of_bounded_size(
+    monkeypatch: pytest.MonkeyPatch, num_kv_heads: int
+) -> None:
+    """Gathered keys and values are bounded by the part, not by rows times context."""
+    positions = torch.arange(5000, 5400)
+    groups = [AttentionGroup(tuple(range(400)), torch.arange(5400))]
+
+    def products() -> list[int]:
+        plan = plan_attention(positions, groups, num_heads=24, num_kv_heads=num_kv_heads)
+        return [len(part.item_tile) * num_kv_heads for part in plan.parts]
+
+    bounded = products()
+    assert len(bounded) > 1 and max(bounded) <= attention_plan.MAX_PRODUCTS
+    monkeypatch.setattr(attention_plan, "MAX_PRODUCTS", 10**9)
+    assert products() == [sum(bounded)]
+
+
 ROTARY_KINDS = {
     "default": {},
     "linear": {"factor": 4.0},
