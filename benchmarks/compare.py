@@ -10,6 +10,7 @@ import argparse
 import json
 import re
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -28,6 +29,8 @@ _HERE = Path(__file__).parent
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 0; 2 with one line on standard error where forerun or its models can't be run."""
     given = _parser().parse_args(arguments)
+    # Ended politely, a run ends its servers too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     started = time.monotonic()
     try:
         plan = _plan(given)

@@ -31,7 +31,7 @@ from forerun.models.device import describe_device
 from forerun.sweep.load_guard import LoadLimits
 
 # Of the time for measuring.
-_CHOOSING_SHARE = 0.5
+_CHOOSING_SHARE = 0.4
 _WARM_UP = "Name three rivers of Europe and the seas that they flow into."
 
 

@@ -58,7 +58,7 @@ class Plan:
             max_tokens=48,
             max_prompt=512,
             num_positions=0,
-            seconds=210.0,
+            seconds=240.0,
             is_quick=True,
         )
 
