@@ -62,6 +62,10 @@ class Kernels:
         """One pass; results lie where the structures point."""
         self._library.fr_forward(self._team, torch.get_num_threads(), byref(decoder), byref(batch))
 
+    def run_linears_alone(self, decoder: DecoderStruct, num_rows: int) -> None:
+        """Every linear once over rows of zeros, nothing between: what a pass would cost if weights were all of it."""
+        self._library.fr_run_linears_alone(self._team, torch.get_num_threads(), byref(decoder), num_rows)
+
 
 def find_kernels(wanted: str | None = None) -> Kernels | None:
     """The best built library that this CPU runs, or None: then torch does the work.
@@ -113,6 +117,7 @@ def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
         "fr_pack": (None, [c_int32, c_void_p, c_int32, c_int32, c_void_p, c_int32, c_int32]),
         "fr_unpack_rows": (None, [POINTER(LinearStruct), c_void_p, c_int32, c_void_p]),
         "fr_run_linear": (None, [c_void_p, c_int32, POINTER(LinearStruct), c_void_p, c_int32, c_void_p]),
+        "fr_run_linears_alone": (None, [c_void_p, c_int32, POINTER(DecoderStruct), c_int32]),
         "fr_forward": (None, [c_void_p, c_int32, POINTER(DecoderStruct), POINTER(PassStruct)]),
     }
     for name, (result, arguments) in signatures.items():

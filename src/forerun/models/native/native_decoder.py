@@ -132,6 +132,10 @@ class NativeDecoder(Target):
         )
         return PassOutput(logits, tapped | {tap: x for tap in taps - tapped.keys()})
 
+    def run_linears_alone(self, num_rows: int) -> None:
+        """The floor under a pass of ``num_rows`` rows: its linears, and nothing between them. For measuring."""
+        self._kernels.run_linears_alone(self._struct, num_rows)
+
     def embed(self, tokens: Tensor) -> Tensor:
         """See ``Target``; scaled where the family scales."""
         rows = self._head.rows(tokens) if self._embedding is None else self._embedding[tokens].float()

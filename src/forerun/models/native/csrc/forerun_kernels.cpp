@@ -1,6 +1,8 @@
 // The C interface over one instruction set. FR_PATH names it; the build sets both.
 #include "forerun_kernels.h"
 
+#include <array>
+
 #include "decoder_pass.h"
 
 // One linear over many rows, for tests, costs and drafters' own heads.
@@ -51,6 +53,52 @@ class LinearRun {
     std::vector<float *> rows_, sums_;
 };
 
+// Every linear of a decoder in the order of a pass, over rows of zeros and with nothing between: what the weights alone
+// cost, which a pass is measured against.
+class LinearsAlone {
+  public:
+    LinearsAlone(Team &team, int num_threads, Arena &arena, const fr_decoder &decoder, int num_rows)
+        : team_(team), num_threads_(num_threads), decoder_(decoder), num_rows_(num_rows), sums_(num_threads) {
+        size_t stride = prepared_stride(decoder.head);
+        for (int l = 0; l < decoder.num_layers; ++l)
+            for (const fr_linear *linear : linears_of(decoder.layers[l]))
+                stride = stride < prepared_stride(*linear) ? prepared_stride(*linear) : stride;
+        do {
+            arena.begin();
+            prepared_ = arena.take<char>(num_rows * stride);
+            for (int t = 0; t < num_threads; ++t) sums_[t] = arena.take<float>((size_t)num_rows * PANEL);
+        } while (arena.grow());
+        memset(prepared_, 0, num_rows * stride);
+    }
+
+    void run() {
+        team_.run(num_threads_, [](void *self, int thread) { ((LinearsAlone *)self)->work(thread); }, this);
+    }
+
+  private:
+    static std::array<const fr_linear *, 4> linears_of(const fr_layer &layer) {
+        return {&layer.qkv, &layer.output, &layer.gate_up, &layer.down};
+    }
+
+    void work(int thread) {
+        for (int l = 0; l < decoder_.num_layers; ++l)
+            for (const fr_linear *linear : linears_of(decoder_.layers[l])) pass_over(*linear, thread);
+        pass_over(decoder_.head, thread);
+    }
+
+    void pass_over(const fr_linear &linear, int thread) {
+        team_.share(num_panels(linear.num_outputs),
+                    [&](int panel) { multiply(linear, panel, prepared_, num_rows_, sums_[thread]); });
+    }
+
+    Team &team_;
+    const int num_threads_;
+    const fr_decoder &decoder_;
+    const int num_rows_;
+    char *prepared_;
+    std::vector<float *> sums_;
+};
+
 struct fr_team {
     Team team;
     std::mutex one_pass;
@@ -87,4 +135,9 @@ void fr_run_linear(fr_team *team, int32_t num_threads, const fr_linear *linear, 
 void fr_forward(fr_team *team, int32_t num_threads, const fr_decoder *decoder, const fr_pass *pass) {
     const std::lock_guard<std::mutex> lock(team->one_pass);
     DecoderPass(team->team, num_threads, team->arena, *decoder, *pass).run();
+}
+
+void fr_run_linears_alone(fr_team *team, int32_t num_threads, const fr_decoder *decoder, int32_t num_rows) {
+    const std::lock_guard<std::mutex> lock(team->one_pass);
+    LinearsAlone(team->team, num_threads, team->arena, *decoder, num_rows).run();
 }

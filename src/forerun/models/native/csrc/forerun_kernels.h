@@ -77,6 +77,8 @@ void fr_unpack_rows(const fr_linear *, const int64_t *ids, int32_t num_ids, floa
 // y[num_rows][num_outputs] = linear(x[num_rows][num_inputs]).
 void fr_run_linear(fr_team *, int32_t num_threads, const fr_linear *, const float *x, int32_t num_rows, float *y);
 void fr_forward(fr_team *, int32_t num_threads, const fr_decoder *, const fr_pass *);
+// The decoder's linears over `num_rows` rows of zeros and nothing else: the floor under a pass, for measuring.
+void fr_run_linears_alone(fr_team *, int32_t num_threads, const fr_decoder *, int32_t num_rows);
 
 #ifdef __cplusplus
 }
