@@ -36,11 +36,9 @@ class ReplayedTarget(Target):
 
     def forward(self, batch: PassInput, store: KVStore, taps: frozenset[Tap] = frozenset()) -> PassOutput:
         """See ``Target``."""
-        positions = [int(batch.positions[row]) for row in batch.logit_rows[:1] + batch.logit_rows[-1:]]
-        if not positions:
-            return PassOutput(self._logits[:0], {})
-        first, end = positions[0], positions[0] + len(batch.logit_rows)
-        if positions[-1] != end - 1:
+        ends = [int(batch.positions[row]) for row in (*batch.logit_rows[:1], *batch.logit_rows[-1:])]
+        first, end = (ends[0], ends[1] + 1) if ends else (0, 0)
+        if end - first != len(batch.logit_rows):
             raise ValueError(f"rows of one chain expected, found positions {batch.positions.tolist()}")
         if self.is_recording:
             output = self.inner.forward(batch, store, taps)

@@ -1,8 +1,9 @@
 """Where the time of a round goes: python -m benchmarks.round MODEL
 
-For every setting and N the target's own rounds are timed by phase, and then the same rounds over a target that costs
-nothing, so that what is left is the engine alone. Settings take turns within a repetition; shares are medians over
-repetitions with an interval that the median leaves in at most 3.1 % of cases.
+For every setting and N the rounds are timed by phase, over the target itself and over one that repeats its logits and
+computes nothing, so that what is left is the engine alone. That one reads some memory a pass, as weights are read:
+what comes after a pass finds the caches empty. All rows take turns within a repetition; times are medians over all
+rounds, shares medians over repetitions, with an interval that the true median leaves in at most 3.1 % of cases.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import argparse
 import gc
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -24,7 +25,7 @@ from forerun.models.loading.load_target import load_target
 from forerun.models.loading.loaded_target import LoadedTarget
 from forerun.models.tokenizer import Tokenizer
 from forerun.sampling.params import SamplingParams
-from forerun.sweep.statistics import median_interval
+from forerun.sweep.statistics import median, median_interval
 from forerun.types import Timings
 from forerun.workloads.catalog import load_workload
 
@@ -35,48 +36,51 @@ SETTINGS = {
 LENGTHS = (0, 3, 7, 15)
 
 
-@dataclass(slots=True)
-class Rounds:
-    """Wall seconds and phases of the rounds of one run; the prompt's pass is left out."""
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Wall seconds of one engine step and, of those, the phases that the engine times itself."""
 
-    seconds: float = 0.0
-    num_rounds: int = 0
-    num_tokens: int = 0
-    phases: Timings = field(default_factory=Timings)
+    seconds: float
+    phases: Timings
 
     @property
     def overhead(self) -> float:
-        """Seconds a round outside the target's pass, the scheduler's included."""
-        return (self.seconds - self.phases.verify) / self.num_rounds
+        """Seconds outside the target's pass, the scheduler's included."""
+        return self.seconds - self.phases.verify
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The rounds of one request; the prompt's pass is left out."""
+
+    rounds: tuple[Round, ...]
+    num_tokens: int
 
     @property
     def share(self) -> float:
         """What is not the target's pass, of all."""
-        return 1.0 - self.phases.verify / self.seconds
+        return sum(round.overhead for round in self.rounds) / sum(round.seconds for round in self.rounds)
 
 
-def rounds_of(
-    target: LoadedTarget | ReplayedTarget, tokenizer: Tokenizer, prompt: Sequence[int], drafting: Drafting,
+def run_of(
+    target: LoadedTarget | ReplayedTarget,
+    tokenizer: Tokenizer,
+    prompt: Sequence[int],
+    drafting: Drafting,
     params: SamplingParams,
-) -> Rounds:  # fmt: skip
+) -> Run:
     """One request from the prompt to its last token, in an engine of its own."""
     engine = Engine(target, drafting, cache_tokens=len(prompt) + params.max_tokens + 64)
     engine.tokenizer = tokenizer  # a bare target has none, and turning tokens into text is part of a round
     (request,) = engine.submit(prompt, params)
     while request.is_prefilling:
         engine.step()
-    found, before = Rounds(), request.timings
-    start = time.perf_counter()
+    rounds = []
     while not request.is_finished:
+        before, start = request.timings, time.perf_counter()
         engine.step()
-    found.seconds = time.perf_counter() - start
-    found.num_rounds, found.num_tokens = request.counts.rounds, request.counts.emitted
-    found.phases = _difference(request.timings, before)
-    return found
-
-
-def _difference(after: Timings, before: Timings) -> Timings:
-    return after + before.divided(-1)
+        rounds.append(Round(time.perf_counter() - start, request.timings + before.divided(-1)))
+    return Run(tuple(rounds), request.counts.emitted)
 
 
 @contextmanager
@@ -100,6 +104,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7, help="runs per row, at least 6 for an interval (default: 7)")
     parser.add_argument("--prompt", type=Path, help="a text to continue (default: the first code_edit prompt)")
     parser.add_argument("--logprobs", type=int, help="also report this many alternatives per token")
+    parser.add_argument("--read", type=int, default=128, metavar="MB", help="what the free target reads (default: 128)")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -112,47 +117,49 @@ def main() -> None:
         for name, params in SETTINGS.items():
             asked = replace(params, max_tokens=options.tokens, ignore_eos=True, logprobs=options.logprobs)
             print(f"\n{name}")
-            measure(loaded, prompt, asked, options.method, options.lengths, options.repeats)
+            measure(loaded, prompt, asked, options.method, options.lengths, options.repeats, options.read << 20)
 
 
 def measure(
-    loaded: LoadedTarget, prompt: Sequence[int], params: SamplingParams, method: str, lengths: Sequence[int],
+    loaded: LoadedTarget,
+    prompt: Sequence[int],
+    params: SamplingParams,
+    method: str,
+    lengths: Sequence[int],
     num_repeats: int,
-) -> None:  # fmt: skip
+    num_bytes_read: int,
+) -> None:
     """Time every N in turn, ``num_repeats`` times over, and print a row for each."""
     draftings = [Drafting(method if n else "off", n) for n in lengths]
-    free = ReplayedTarget(loaded.target, len(prompt) + params.max_tokens + max(lengths) + 1)
-    rounds_of(free, loaded.tokenizer, prompt, Drafting(), params)
+    free = ReplayedTarget(loaded.target, len(prompt) + params.max_tokens + max(lengths) + 1, num_bytes_read)
+    run_of(free, loaded.tokenizer, prompt, Drafting(), params)
     free.is_recording = False
-    real: list[list[Rounds]] = [[] for _ in draftings]
-    alone: list[list[Rounds]] = [[] for _ in draftings]
+    real: list[list[Run]] = [[] for _ in draftings]
+    alone: list[list[Run]] = [[] for _ in draftings]
     for _ in range(num_repeats):
         for index, drafting in enumerate(draftings):
-            real[index].append(rounds_of(loaded, loaded.tokenizer, prompt, drafting, params))
-            alone[index].append(rounds_of(free, loaded.tokenizer, prompt, drafting, params))
-    print(
-        "   N  tokens/round  pass ms | draft µs  sample µs  other µs  beside µs | share of a round     | at no cost µs"
-    )
-    for n, rounds, bare in zip(lengths, real, alone, strict=True):
-        print(_row(n, rounds, bare))
+            real[index].append(run_of(loaded, loaded.tokenizer, prompt, drafting, params))
+            alone[index].append(run_of(free, loaded.tokenizer, prompt, drafting, params))
+    for title, runs in (("over the target", real), ("over a target that costs nothing", alone)):
+        print(f"  {title}")
+        print("     N  tokens/round   pass ms | draft µs  sample µs  other µs  beside µs    all µs | share of a round")
+        for n, runs_of_n in zip(lengths, runs, strict=True):
+            print("  " + _row(n, runs_of_n))
 
 
-def _row(n: int, rounds: Sequence[Rounds], bare: Sequence[Rounds]) -> str:
-    def middle(values: Sequence[float]) -> float:
-        return sorted(values)[len(values) // 2]
+def _row(n: int, runs: Sequence[Run]) -> str:
+    rounds = [round for run in runs for round in run.rounds]
 
-    def a_round(phase: str) -> float:
-        return middle([getattr(run.phases, phase) / run.num_rounds for run in rounds])
+    def micros(value: Callable[[Round], float]) -> float:
+        return median([value(round) for round in rounds]) * 1e6
 
-    beside = middle([(run.seconds - run.phases.total) / run.num_rounds for run in rounds])
-    interval = median_interval([run.share for run in rounds])
-    between = f"{interval.low:6.1%} to {interval.high:6.1%}" if interval else "too few repeats"
-    overhead = middle([run.overhead for run in bare])
+    interval = median_interval([run.share for run in runs])
+    between = f"{interval.low:.1%} to {interval.high:.1%}" if interval else "too few repeats"
     return (
-        f"{n:4d}  {rounds[0].num_tokens / rounds[0].num_rounds:12.2f}  {a_round('verify') * 1e3:7.2f} |"
-        f" {a_round('draft') * 1e6:8.0f}  {a_round('sample') * 1e6:9.0f}  {a_round('other') * 1e6:8.0f}"
-        f"  {beside * 1e6:9.0f} | {middle([run.share for run in rounds]):6.1%} ({between}) |"
-        f" {overhead * 1e6:6.0f} ({overhead / (overhead + a_round('verify')):.1%})"
+        f"{n:4d}  {runs[0].num_tokens / len(runs[0].rounds):12.2f}  {micros(lambda r: r.phases.verify) / 1e3:8.2f} |"
+        f" {micros(lambda r: r.phases.draft):8.0f}  {micros(lambda r: r.phases.sample):9.0f}"
+        f"  {micros(lambda r: r.phases.other):8.0f}  {micros(lambda r: r.seconds - r.phases.total):9.0f}"
+        f"  {micros(lambda r: r.overhead):8.0f} | {median([run.share for run in runs]):.1%} ({between})"
     )
 
 
