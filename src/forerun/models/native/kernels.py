@@ -13,7 +13,7 @@ from torch import Tensor
 
 from forerun.errors import ForerunError
 from forerun.models.native.build import PATHS, library_file
-from forerun.models.native.structs import DecoderStruct, LinearStruct, PassStruct
+from forerun.models.native.structs import BlockPanelStruct, DecoderStruct, LinearStruct, PassStruct
 
 # Flags of /proc/cpuinfo that a path needs.
 _NEEDS = {
@@ -43,6 +43,28 @@ class Kernels:
         """``weight`` [out, in] into every ``stride``-th panel of ``packed`` from ``first`` on."""
         assert weight.is_contiguous()
         self._library.fr_pack(kind, weight.data_ptr(), *weight.shape, packed.data_ptr(), first, stride)
+
+    def block_panel_bytes(self, format: int, num_inputs: int) -> int:
+        """Size of a panel of blocks."""
+        return int(self._library.fr_block_panel_bytes(format, num_inputs))
+
+    def pack_blocks(
+        self,
+        format: int,
+        rows: Tensor,
+        num_inputs: int,
+        panels: ctypes.Array[BlockPanelStruct],
+        *,
+        first: int = 0,
+        stride: int = 1,
+    ) -> None:
+        """Stored ``rows`` (uint8 [out, bytes]) into every ``stride``-th half panel from ``first`` on.
+
+        Raises ValueError for a scale that isn't finite.
+        """
+        assert rows.is_contiguous()
+        if not self._library.fr_pack_blocks(format, rows.data_ptr(), len(rows), num_inputs, panels, first, stride):
+            raise ValueError("a scale that isn't finite")
 
     def unpack_rows(self, linear: LinearStruct, ids: Tensor) -> Tensor:
         """Rows ``ids`` (int64 [n]) of a packed matrix as fp32 [n, in]."""
@@ -115,6 +137,11 @@ def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
         "fr_new_team": (c_void_p, []),
         "fr_packed_bytes": (c_int64, [c_int32, c_int32, c_int32]),
         "fr_pack": (None, [c_int32, c_void_p, c_int32, c_int32, c_void_p, c_int32, c_int32]),
+        "fr_block_panel_bytes": (c_int64, [c_int32, c_int32]),
+        "fr_pack_blocks": (
+            c_int32,
+            [c_int32, c_void_p, c_int32, c_int32, POINTER(BlockPanelStruct), c_int32, c_int32],
+        ),
         "fr_unpack_rows": (None, [POINTER(LinearStruct), c_void_p, c_int32, c_void_p]),
         "fr_run_linear": (None, [c_void_p, c_int32, POINTER(LinearStruct), c_void_p, c_int32, c_void_p]),
         "fr_run_linears_alone": (None, [c_void_p, c_int32, POINTER(DecoderStruct), c_int32]),

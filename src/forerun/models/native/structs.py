@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, Structure, c_float, c_int32, c_void_p
+from ctypes import POINTER, Structure, c_float, c_int32, c_int64, c_void_p
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2}
+BLOCKS = 3  # panels of a GGUF file's blocks
 ACTIVATIONS = {"silu": 0, "gelu_tanh": 1}
 
 
@@ -23,6 +24,12 @@ class LinearStruct(Structure):
         ("weights", c_void_p),
         ("bias", c_void_p),
     ]
+
+
+class BlockPanelStruct(Structure):
+    """``fr_block_panel``."""
+
+    _fields_: ClassVar = [("format", c_int64), ("blocks", c_void_p)]
 
 
 class LayerStruct(Structure):

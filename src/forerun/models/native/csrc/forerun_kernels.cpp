@@ -123,6 +123,15 @@ void fr_pack(int32_t kind, const void *weights, int32_t num_outputs, int32_t num
     pack(kind, weights, num_outputs, num_inputs, packed, first, stride);
 }
 
+int64_t fr_block_panel_bytes(int32_t format, int32_t num_inputs) {
+    return with_format(format, [&]<class Format> { return (int64_t)(num_inputs / Format::UNIT_INPUTS) * Format::UNIT_BYTES; });
+}
+
+int fr_pack_blocks(int32_t format, const void *rows, int32_t num_outputs, int32_t num_inputs, const fr_block_panel *panels,
+                   int32_t first, int32_t stride) {
+    return pack_blocks(format, rows, num_outputs, num_inputs, panels, first, stride);
+}
+
 void fr_unpack_rows(const fr_linear *linear, const int64_t *ids, int32_t num_ids, float *rows) {
     for (int i = 0; i < num_ids; ++i) unpack_row(*linear, ids[i], rows + (size_t)i * linear->num_inputs);
 }

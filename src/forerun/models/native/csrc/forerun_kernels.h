@@ -11,8 +11,17 @@
 extern "C" {
 #endif
 
-// Number types: of weights and of the pool.
-enum { FR_FP32 = 0, FR_BF16 = 1, FR_INT8 = 2 };
+// Number types: of weights and of the pool. FR_BLOCKS: blocks of a GGUF file as they are, each panel of its own format.
+enum { FR_FP32 = 0, FR_BF16 = 1, FR_INT8 = 2, FR_BLOCKS = 3 };
+
+// Formats of blocks, with the numbers that GGUF files give them.
+enum { FR_Q4_0 = 2, FR_Q4_1 = 3, FR_Q5_0 = 6, FR_Q5_1 = 7, FR_Q8_0 = 8, FR_Q4_K = 12, FR_Q5_K = 13, FR_Q6_K = 14 };
+
+// A panel of 32 outputs in blocks. An fr_linear of kind FR_BLOCKS has an array of these, one a panel, as its weights.
+typedef struct {
+    int64_t format;
+    void *blocks;
+} fr_block_panel;
 
 enum { FR_SILU = 0, FR_GELU_TANH = 1 };
 
@@ -71,6 +80,11 @@ void fr_free_team(fr_team *);
 int64_t fr_packed_bytes(int32_t kind, int32_t num_outputs, int32_t num_inputs);
 void fr_pack(int32_t kind, const void *weights, int32_t num_outputs, int32_t num_inputs, void *packed, int32_t first,
              int32_t stride);
+// The same for blocks: rows as a GGUF file holds them, into the zeroed memory that `panels` of that format point to.
+// fr_pack_blocks returns 0 if a scale isn't finite, else 1.
+int64_t fr_block_panel_bytes(int32_t format, int32_t num_inputs);
+int fr_pack_blocks(int32_t format, const void *rows, int32_t num_outputs, int32_t num_inputs, const fr_block_panel *panels,
+                   int32_t first, int32_t stride);
 // Rows `ids` of packed weights, back as fp32 [num_ids][num_inputs]: a tied head is the embedding.
 void fr_unpack_rows(const fr_linear *, const int64_t *ids, int32_t num_ids, float *rows);
 

@@ -6,8 +6,7 @@
 #pragma once
 #include <utility>
 
-#include "forerun_kernels.h"
-#include "vector.h"
+#include "linear_blocks.h"
 
 constexpr int PANEL = 32;          // outputs of a panel
 constexpr int HALF = 16;           // gate and up share a panel, half each
@@ -145,6 +144,7 @@ static void multiply_panel(const char *panel, const char *x, size_t x_stride, in
 
 // A linear's rows, prepared: what the kind multiplies with, padded to K_MULTIPLE inputs.
 static inline size_t prepared_stride(const fr_linear &linear) {
+    if (linear.kind == FR_BLOCKS) return prepared_block_stride(linear.num_inputs);
     const int padded = round_up(linear.num_inputs, K_MULTIPLE);
     return padded * (linear.kind == FR_BF16 ? sizeof(Bf16Kind::Input) : sizeof(float));
 }
@@ -156,6 +156,7 @@ static inline size_t panel_bytes_of(const fr_linear &linear) {
 
 // `row` is fp32 [num_inputs], readable up to the next multiple of K_MULTIPLE and zero there.
 static inline void prepare_row(const fr_linear &linear, const float *row, char *out) {
+    if (linear.kind == FR_BLOCKS) return prepare_blocks(row, linear.num_inputs, out);
     const int n = round_up(linear.num_inputs, K_MULTIPLE);
     if (linear.kind == FR_BF16)
         Bf16Kind::prepare(row, (Bf16Kind::Input *)out, n);
@@ -165,6 +166,8 @@ static inline void prepare_row(const fr_linear &linear, const float *row, char *
 
 // Outputs of one panel for all rows, without the bias, into sums [num_rows][PANEL].
 static inline void multiply(const fr_linear &linear, int panel, const char *x, int num_rows, float *sums) {
+    if (linear.kind == FR_BLOCKS)
+        return multiply_blocks(((const fr_block_panel *)linear.weights)[panel], x, num_rows, linear.num_inputs, sums);
     const size_t panel_bytes = panel_bytes_of(linear);
     const char *weights = (const char *)linear.weights + panel * panel_bytes;
     const int num_steps = (int)(panel_bytes / STEP_BYTES);

@@ -1,5 +1,6 @@
 // Weights from rows to panels (all zero before) and back.
 #pragma once
+#include "block_packing.h"
 #include "linear.h"
 
 static void pack(int kind, const void *weights, int num_outputs, int num_inputs, void *packed, int first, int stride) {
@@ -20,6 +21,8 @@ static void pack(int kind, const void *weights, int num_outputs, int num_inputs,
 }
 
 static void unpack_row(const fr_linear &linear, int64_t id, float *row) {
+    if (linear.kind == FR_BLOCKS)
+        return unpack_block_row(((const fr_block_panel *)linear.weights)[id / PANEL], id % PANEL, linear.num_inputs, row);
     const char *panel = (const char *)linear.weights + (size_t)(id / PANEL) * panel_bytes_of(linear);
     const int lane = (int)(id % PANEL);
     for (int k = 0; k < linear.num_inputs; ++k) {

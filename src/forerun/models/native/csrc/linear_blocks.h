@@ -1,0 +1,204 @@
+// Linears over blocks of a GGUF file as shipped (block_format.h): 4 to 8 bits a weight, int8 activations.
+//
+// A row is cut into blocks of 32 with amax / 127 as their scale. Per row, output and span of a block the products are summed
+// exactly in int32; the spans' sums are scaled and added in fp32, k ascending. So no sum depends on other rows.
+#pragma once
+#include <utility>
+
+#include "block_format.h"
+
+// 32 inputs of a row. `minus_sums` of the int8 numbers, 16 each, take the weights' OFFSET back out.
+struct BlockInput {
+    int8_t numbers[BLOCK];
+    float scale, sum;
+    int32_t minus_sums[2];
+};
+
+static inline size_t prepared_block_stride(int num_inputs) { return (size_t)(num_inputs + BLOCK - 1) / BLOCK * sizeof(BlockInput); }
+
+// fp32 [BLOCK] to int8, to nearest, ties to even. So small a block that 1 / scale isn't finite is zero; a NaN or an
+// infinity makes the scale NaN, and with it every output.
+static inline BlockInput prepare_block(const float *row) {
+    BlockInput out;
+    Vec most{}, strange{};
+    for (int i = 0; i < BLOCK; i += W) {
+        const Vec v = load(row + i);
+        most = max(most, max(v, -v));
+        strange += v - v;
+    }
+    const float largest = max_lanes(most), inverse = largest < 1e-30f ? 0.0f : 127.0f / largest;
+    const Vec rounder = splat(12582912.0f); // 1.5 * 2^23: adding it rounds to a whole number
+    int32_t sums[2] = {};
+    for (int i = 0; i < BLOCK; i += W) {
+        const VecInt whole = __builtin_convertvector((load(row + i) * inverse + rounder) - rounder, VecInt);
+        const VecByte bytes = __builtin_convertvector(whole, VecByte);
+        memcpy(out.numbers + i, &bytes, sizeof bytes);
+    }
+    for (int i = 0; i < BLOCK; ++i) sums[i / 16] += out.numbers[i];
+    out.scale = (largest < 1e-30f ? 0.0f : largest / 127.0f) + sum_lanes(strange);
+    out.sum = (float)(sums[0] + sums[1]);
+    out.minus_sums[0] = -sums[0];
+    out.minus_sums[1] = -sums[1];
+    return out;
+}
+
+static inline void prepare_blocks(const float *row, int num_inputs, char *out) {
+    for (int k = 0; k < num_inputs; k += BLOCK, out += sizeof(BlockInput)) {
+        const BlockInput block = prepare_block(row + k);
+        memcpy(out, &block, sizeof block);
+    }
+}
+
+// sum + four products a lane: unsigned weights of BITS bits times the same four int8 in every lane. Exact.
+template <int BITS> static inline VecInt add_products(VecInt sum, VecBits weights, int32_t inputs) {
+#if defined(__AVX512VNNI__)
+    return (VecInt)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)weights, _mm512_set1_epi32(inputs));
+#elif defined(__AVX512BW__)
+    const __m512i x = _mm512_set1_epi32(inputs);
+    if constexpr (BITS < 8) // pairs stay below 2^15
+        return sum + (VecInt)_mm512_madd_epi16(_mm512_maddubs_epi16((__m512i)weights, x), _mm512_set1_epi16(1));
+    const __m512i even = _mm512_madd_epi16(_mm512_and_si512((__m512i)weights, _mm512_set1_epi16(255)),
+                                           _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8));
+    const __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16((__m512i)weights, 8), _mm512_srai_epi16(x, 8));
+    return sum + (VecInt)even + (VecInt)odd;
+#elif defined(__AVX2__)
+    const __m256i x = _mm256_set1_epi32(inputs);
+    if constexpr (BITS < 8)
+        return sum + (VecInt)_mm256_madd_epi16(_mm256_maddubs_epi16((__m256i)weights, x), _mm256_set1_epi16(1));
+    const __m256i even = _mm256_madd_epi16(_mm256_and_si256((__m256i)weights, _mm256_set1_epi16(255)),
+                                           _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8));
+    const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16((__m256i)weights, 8), _mm256_srai_epi16(x, 8));
+    return sum + (VecInt)even + (VecInt)odd;
+#else
+    for (int i = 0; i < GROUP; ++i) sum += (VecInt)(weights >> 8 * i & 255u) * (int32_t)(int8_t)(inputs >> 8 * i);
+    return sum;
+#endif
+}
+
+// Registers hold two sums for each row of a tile and output of a slice, the span's and the whole one.
+#if defined(__AVX512F__)
+constexpr int BLOCK_ROWS = 6, BLOCK_SLICE = 32;
+#else
+constexpr int BLOCK_ROWS = 3, BLOCK_SLICE = 16;
+#endif
+
+// What is asked for ahead while a block is worked on: `lines` cache lines.
+struct BlockAsking {
+    const char *next;
+    int lines;
+};
+
+// One tile: R rows times a slice of outputs over `num_units`, into sums [R][32]. `lane` is the slice's first output.
+template <class Format, int R>
+static void multiply_block_tile(const char *unit, int lane, const char *x, size_t x_stride, int num_units, float *sums,
+                                bool resumes, BlockAsking asking) {
+    constexpr int V = BLOCK_SLICE / W, SPAN_GROUPS = GROUPS / Format::SPANS;
+    Vec sum[R][V];
+    for (int r = 0; r < R; ++r)
+        for (int v = 0; v < V; ++v) sum[r][v] = resumes ? load(sums + r * 32 + v * W) : Vec{};
+    for (int u = 0; u < num_units; ++u, unit += Format::UNIT_BYTES) {
+        const char *block = unit + Format::HEADER;
+        for (int b = 0; b < Format::BLOCKS; ++b, block += Format::BLOCK_BYTES, x += sizeof(BlockInput)) {
+            for (int line = 0; line < asking.lines; ++line) __builtin_prefetch(asking.next + 64 * line);
+            asking.next += 64 * asking.lines;
+            const char *scales = block + Format::WEIGHTS;
+#pragma GCC unroll 2
+            for (int span = 0; span < Format::SPANS; ++span) {
+                VecInt products[R][V];
+#pragma GCC unroll 8
+                for (int r = 0; r < R; ++r) {
+                    const BlockInput &input = *(const BlockInput *)(x + r * x_stride);
+                    VecInt start{};
+                    if constexpr (!Format::HAS_MIN) {
+                        const int32_t minus = Format::SPANS == 2 ? input.minus_sums[span] : input.minus_sums[0] + input.minus_sums[1];
+                        start = (minus - VecInt{}) << Format::OFFSET_SHIFT;
+                    }
+#pragma GCC unroll 4
+                    for (int v = 0; v < V; ++v) products[r][v] = start;
+                }
+#pragma GCC unroll 8
+                for (int i = 0; i < SPAN_GROUPS; ++i) {
+                    // Groups whose nibbles share a load come one after the other.
+                    const int g = Format::SPANS == 2 ? span * SPAN_GROUPS + i : i / 2 + i % 2 * 4;
+                    VecBits weights[V];
+#pragma GCC unroll 4
+                    for (int v = 0; v < V; ++v) weights[v] = Format::group(block + (lane + v * W) * GROUP, g);
+#pragma GCC unroll 8
+                    for (int r = 0; r < R; ++r) {
+                        int32_t inputs;
+                        memcpy(&inputs, x + r * x_stride + g * GROUP, GROUP);
+#pragma GCC unroll 4
+                        for (int v = 0; v < V; ++v)
+                            products[r][v] = add_products<Format::BITS>(products[r][v], weights[v], inputs);
+                    }
+                }
+#pragma GCC unroll 4
+                for (int v = 0; v < V; ++v) {
+                    const int at = lane + v * W;
+                    Vec scale, least{};
+                    if constexpr (Format::IS_SUPER) {
+                        scale = load_fp16(unit + at * 2) * load_int8((const int8_t *)scales + span * 32 + at);
+                        if constexpr (Format::HAS_MIN)
+                            least = -(load_fp16(unit + 64 + at * 2) * load_int8((const int8_t *)scales + 32 + at));
+                    } else {
+                        scale = load_fp16(scales + at * 2);
+                        if constexpr (Format::HAS_MIN) least = load_fp16(scales + 64 + at * 2);
+                    }
+#pragma GCC unroll 8
+                    for (int r = 0; r < R; ++r) {
+                        const BlockInput &input = *(const BlockInput *)(x + r * x_stride);
+                        Vec value = __builtin_convertvector(products[r][v], Vec) * scale;
+                        if constexpr (Format::HAS_MIN) value = fma(least, splat(input.sum), value);
+                        sum[r][v] = fma(value, splat(input.scale), sum[r][v]);
+                    }
+                }
+            }
+        }
+    }
+    for (int r = 0; r < R; ++r)
+        for (int v = 0; v < V; ++v) store(sums + r * 32 + v * W, sum[r][v]);
+}
+
+typedef void (*MultiplyBlockTile)(const char *, int, const char *, size_t, int, float *, bool, BlockAsking);
+
+template <class Format, class> struct BlockTilesUpTo;
+template <class Format, int... R> struct BlockTilesUpTo<Format, std::integer_sequence<int, R...>> {
+    static constexpr MultiplyBlockTile tiles[] = {multiply_block_tile<Format, R + 1>...};
+};
+template <class Format> using BlockTiles = BlockTilesUpTo<Format, std::make_integer_sequence<int, BLOCK_ROWS>>;
+
+constexpr int BLOCK_BYTES_IN_CACHE = 32768;
+constexpr int BLOCK_AHEAD = 8192;
+
+// A panel times all rows into sums [num_rows][32]. As in linear.h: one tile streams, several share what is in the cache.
+template <class Format>
+static void multiply_block_panel(const char *panel, const char *x, size_t x_stride, int num_rows, int num_inputs, float *sums) {
+    const int num_tiles = (num_rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    const int num_units = (num_inputs + Format::UNIT_INPUTS - 1) / Format::UNIT_INPUTS;
+    const int fitting = BLOCK_BYTES_IN_CACHE / Format::UNIT_BYTES;
+    const int at_once = num_tiles == 1 ? num_units : fitting;
+    constexpr int LINES = Format::UNIT_BYTES / 64 / Format::BLOCKS + (Format::IS_SUPER ? 1 : 0);
+    for (int unit = 0; unit < num_units; unit += at_once) {
+        const int units = num_units - unit < at_once ? num_units - unit : at_once;
+        const char *weights = panel + (size_t)unit * Format::UNIT_BYTES;
+        const char *inputs = x + (size_t)unit * Format::BLOCKS * sizeof(BlockInput);
+        for (int tile = 0, row = 0; tile < num_tiles; ++tile) {
+            const int rows = (num_rows - row + num_tiles - tile - 1) / (num_tiles - tile);
+            const size_t behind = (size_t)units * Format::UNIT_BYTES;
+            const int lines = (LINES + num_tiles - 1) / num_tiles;
+            const BlockAsking asking = num_tiles == 1
+                                           ? BlockAsking{weights + BLOCK_AHEAD, LINES}
+                                           : BlockAsking{weights + behind + behind / num_tiles / 64 * 64 * tile, lines};
+            for (int lane = 0; lane < 32; lane += BLOCK_SLICE)
+                BlockTiles<Format>::tiles[rows - 1](weights, lane, inputs + row * x_stride, x_stride, units,
+                                                    sums + row * 32 + lane, unit > 0, asking);
+            row += rows;
+        }
+    }
+}
+
+static inline void multiply_blocks(const fr_block_panel &panel, const char *x, int num_rows, int num_inputs, float *sums) {
+    with_format(panel.format, [&]<class Format> {
+        multiply_block_panel<Format>((const char *)panel.blocks, x, prepared_block_stride(num_inputs), num_rows, num_inputs, sums);
+    });
+}
