@@ -42,7 +42,9 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="directory, GGUF file, catalog name or hub:ORG/NAME (default: %(default)s)",
     )
-    parser.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16"), help="arithmetic (auto)")
+    parser.add_argument(
+        "--dtype", default="auto", choices=("auto", "as-shipped", "float32", "bfloat16"), help="arithmetic (auto)"
+    )
     add_kv_flag(parser, default="auto")
     add_inexact_flag(parser)
     parser.add_argument("--device", default="auto", help="cuda, mps, cpu or auto")

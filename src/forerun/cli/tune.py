@@ -59,7 +59,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--time-budget", type=float, metavar="SECONDS", help="stop measuring after so long")
     parser.add_argument("--past-end", action="store_true", help="generate past the natural end, and label it")
     parser.add_argument("--run-code", action="store_true", help="let checkers run code that the model wrote")
-    parser.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16"), help="arithmetic (auto)")
+    parser.add_argument(
+        "--dtype", default="auto", choices=("auto", "as-shipped", "float32", "bfloat16"), help="arithmetic (auto)"
+    )
     add_kv_flag(parser, default=None)
     add_inexact_flag(parser)
     parser.add_argument("--device", default="auto", help="cuda, mps, cpu or auto")

@@ -28,6 +28,7 @@ _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: 
 _STRING, _ARRAY = 8, 9
 # The library takes sixteen rows at a time; one long row of many blocks is several times faster and still fits caches.
 _VALUES_AT_ONCE = 1 << 18
+ByteArray = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class _DamageError(Exception):
@@ -97,7 +98,7 @@ class GGUFFile:
             raise ForerunError(f"a GGUF file at {path}", "no such file", "check the path")
         if path.stat().st_size == 0:
             raise self._refused("an empty file")
-        self._bytes: np.ndarray[Any, np.dtype[np.uint8]] = np.memmap(path, mode="r", dtype=np.uint8)
+        self._bytes: ByteArray = np.memmap(path, mode="r", dtype=np.uint8)
         try:
             self._metadata, self._tensors = _read_header(_Header(memoryview(self._bytes.view(np.ndarray).data)))
         except _DamageError as error:
@@ -153,6 +154,12 @@ class GGUFFile:
             values = self._dequantise(name, stored.reshape(1, -1), info.kind)
             out[first * block : (first + blocks_at_once) * block] = torch.from_numpy(values[0])
         return out.view(info.shape)
+
+    def stored(self, name: str) -> tuple[gguf.GGMLQuantizationType, ByteArray]:
+        """The type and the bytes of a tensor as they lie in the file, [rows, bytes of a row]."""
+        info = self._tensors[name]
+        data = self._bytes[info.start : info.start + info.num_bytes].view(np.ndarray)
+        return info.kind, data.reshape(prod(info.shape[:-1]), -1)
 
     def _dequantise(self, name: str, stored: np.ndarray[Any, Any], kind: gguf.GGMLQuantizationType) -> Any:
         try:

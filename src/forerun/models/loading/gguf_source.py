@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gguf
+import numpy as np
 import torch
 from torch import Tensor
 
 from forerun.models.families.family import Family
 from forerun.models.loading.gguf_file import GGUFFile
 from forerun.models.loading.weights import WeightSource
+from forerun.models.native.stored_blocks import FORMATS, StoredBlocks
 
 # Divisors of the rotary frequencies: part of the configuration, not a weight.
 ROTARY_FACTORS = "rope_freqs.weight"
@@ -40,10 +42,23 @@ class GGUFSource(WeightSource):
     def read(self, name: str) -> Tensor:
         """See ``WeightSource``."""
         tensor = self._file.read(self._stored[name])
-        for projection, num_heads in self._heads.items():
-            if f".{projection}." in name:
-                return _halves_from_pairs(tensor, num_heads)
-        return tensor
+        num_heads = self._num_interleaved_heads(name)
+        return tensor if num_heads is None else _halves_from_pairs(tensor, num_heads)
+
+    def blocks(self, name: str) -> StoredBlocks | None:
+        """A matrix as the file holds it; None where its type isn't one that the kernels multiply with."""
+        kind, rows = self._file.stored(self._stored[name])
+        if kind.value not in FORMATS:
+            return None
+        num_heads = self._num_interleaved_heads(name)
+        if num_heads is not None:
+            rows = np.ascontiguousarray(rows.reshape(num_heads, -1, 2, rows.shape[1]).swapaxes(1, 2)).reshape(
+                rows.shape
+            )
+        return StoredBlocks(kind.value, self._file.shape(self._stored[name])[-1], rows)
+
+    def _num_interleaved_heads(self, name: str) -> int | None:
+        return next((count for projection, count in self._heads.items() if f".{projection}." in name), None)
 
 
 def _halves_from_pairs(tensor: Tensor, num_heads: int) -> Tensor:

@@ -1,7 +1,8 @@
-"""A GGUF file as a target: dequantised once, then run in the machine's own number type."""
+"""A GGUF file as a target: dequantised and run in the machine's own number type, or run in its blocks as shipped."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -11,15 +12,20 @@ from forerun.errors import ForerunError
 from forerun.models.arithmetic.arithmetic import EXACT, Arithmetic
 from forerun.models.base import Target
 from forerun.models.decoder import Decoder
+from forerun.models.decoder_config import DecoderConfig
+from forerun.models.device import AS_SHIPPED
+from forerun.models.families.family import Family
 from forerun.models.families.registry import FAMILIES, family_of_gguf
 from forerun.models.loading.gguf_config import gguf_decoder_config
 from forerun.models.loading.gguf_file import GGUFFile
 from forerun.models.loading.gguf_source import GGUFSource
 from forerun.models.loading.gguf_tokenizer import gguf_tokenizer
 from forerun.models.loading.loaded_target import LoadedTarget
+from forerun.models.loading.shipped_weights import ShippedWeights
 from forerun.models.loading.weights import fill
 from forerun.models.native.kernels import find_kernels
-from forerun.models.native.native_decoder import on_best_kernels
+from forerun.models.native.native_decoder import NativeDecoder, on_best_kernels
+from forerun.models.native.stored_blocks import BLOCK
 from forerun.models.pull import file_sha256
 
 
@@ -35,6 +41,40 @@ def load_gguf(path: Path, dtype: torch.dtype, device: torch.device, arithmetic: 
     return LoadedTarget(target, tokenizer, artifact)
 
 
+def load_gguf_as_shipped(path: Path, pool_dtype: torch.dtype) -> LoadedTarget:
+    """The file's own blocks on the native kernels; ``pool_dtype`` is the number type of keys and values by default.
+
+    Raises ForerunError as ``load_gguf`` does, and where there are no native kernels.
+    """
+    file = GGUFFile(path)
+    tokenizer = gguf_tokenizer(file)
+    target, num_dequantised = load_gguf_decoder_as_shipped(file, pool_dtype, tokenizer.eos_token_ids)
+    others = f", {num_dequantised} matrices of other types in float32" if num_dequantised else ""
+    quantisation = f"GGUF {file.quantisation} as shipped{others}, int8 activations per block of {BLOCK}"
+    return LoadedTarget(
+        target, tokenizer, Artifact(path.stem, hash=f"sha256:{file_sha256(path)}", quantisation=quantisation)
+    )
+
+
+def load_gguf_decoder_as_shipped(
+    file: GGUFFile, pool_dtype: torch.dtype, eos_token_ids: tuple[int, ...] = ()
+) -> tuple[Target, int]:
+    """The model alone, and how many matrices had no kernels for their type and are fp32."""
+    kernels = find_kernels()
+    if kernels is None:
+        raise ForerunError(
+            f"native kernels for dtype {AS_SHIPPED}",
+            "none that are built and wanted here",
+            "use --dtype auto, or build them with python -m forerun.models.native.build",
+        )
+    family, config = _described(file)
+    empty = Decoder(config, name=file.path.stem, device="meta", eos_token_ids=eos_token_ids)
+    weights = ShippedWeights(empty, _source(file, family, config, empty), kernels)
+    traits = replace(empty.traits, dtype=AS_SHIPPED, device="cpu", is_bit_exact=True)
+    target = NativeDecoder(config, traits, weights.read(), pool_dtype, kernels)
+    return target, weights.num_dequantised
+
+
 def load_gguf_decoder(
     file: GGUFFile,
     dtype: torch.dtype,
@@ -43,6 +83,15 @@ def load_gguf_decoder(
     arithmetic: Arithmetic = EXACT,
 ) -> Target:
     """The model alone, for files whose tokenizer isn't needed."""
+    family, config = _described(file)
+    decoder = Decoder(
+        config, name=file.path.stem, dtype=dtype, device=device, eos_token_ids=eos_token_ids, arithmetic=arithmetic
+    )
+    fill(decoder, _source(file, family, config, decoder))
+    return on_best_kernels(decoder, find_kernels())
+
+
+def _described(file: GGUFFile) -> tuple[Family, DecoderConfig]:
     family = family_of_gguf(file.architecture)
     if family is None:
         known = sorted(family.gguf_architecture for family in FAMILIES if family.gguf_architecture)
@@ -51,10 +100,9 @@ def load_gguf_decoder(
             f"{file.architecture!r} in {file.path}",
             "use the model's Hugging Face directory, which other architectures can be loaded from",
         )
-    config = gguf_decoder_config(file, family)
-    decoder = Decoder(
-        config, name=file.path.stem, dtype=dtype, device=device, eos_token_ids=eos_token_ids, arithmetic=arithmetic
-    )
+    return family, gguf_decoder_config(file, family)
+
+
+def _source(file: GGUFFile, family: Family, config: DecoderConfig, decoder: Decoder) -> GGUFSource:
     heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
-    fill(decoder, GGUFSource(file, family, frozenset(decoder.weight_slots()), heads))
-    return on_best_kernels(decoder, find_kernels())
+    return GGUFSource(file, family, frozenset(decoder.weight_slots()), heads)

@@ -9,10 +9,10 @@ import torch
 from forerun.errors import ForerunError
 from forerun.models.arithmetic.arithmetic import EXACT, INEXACT, Arithmetic
 from forerun.models.catalog import CATALOG
-from forerun.models.device import choose_device, choose_dtype
+from forerun.models.device import AS_SHIPPED, choose_device, choose_dtype
 from forerun.models.loading.hub import fetch_snapshot, is_hub_id
 from forerun.models.loading.load_directory import load_directory
-from forerun.models.loading.load_gguf import load_gguf
+from forerun.models.loading.load_gguf import load_gguf, load_gguf_as_shipped
 from forerun.models.loading.loaded_target import LoadedTarget
 from forerun.models.pull import Progress, pull
 
@@ -27,13 +27,28 @@ def load_target(
 ) -> LoadedTarget:
     """Loads a Hugging Face directory, a GGUF file, a hub id (``hub:org/name``) or a catalog name.
 
-    ``dtype`` auto is bf16 where the machine computes with it, else fp32. Without ``exact``, torch's own kernels compute
+    ``dtype`` auto is bf16 where the machine computes with it, else fp32; ``as-shipped`` multiplies with the blocks of a
+    GGUF file as they are, its activations in int8. Without ``exact``, torch's own kernels compute
     and rows have other bits beside other rows; the traits say so. Only a hub id or a catalog name that isn't
     in the cache touches the network. Raises ForerunError for everything that can't be loaded.
     """
     on = choose_device(device)
-    number_type = choose_dtype(dtype, on)
+    is_as_shipped = dtype == AS_SHIPPED
+    number_type = choose_dtype("auto" if is_as_shipped else dtype, on)
     arithmetic = EXACT if exact else INEXACT
+    if is_as_shipped:
+        _require_native(on, arithmetic)
+
+    def from_gguf(file: Path) -> LoadedTarget:
+        return (
+            load_gguf_as_shipped(file, number_type) if is_as_shipped else load_gguf(file, number_type, on, arithmetic)
+        )
+
+    def from_directory(directory: Path, **origin: str) -> LoadedTarget:
+        if is_as_shipped:
+            raise _no_blocks(source, "a directory")
+        return load_directory(directory, number_type, on, arithmetic, **origin)
+
     path = Path(source).expanduser()
     if not str(source):
         raise ForerunError("a model directory, a GGUF file, a hub id or a catalog name", "an empty name", "name one")
@@ -42,17 +57,18 @@ def load_target(
     except OSError as error:  # a name that is too long, say
         raise ForerunError("a path to a model", f"{str(path)[:80]!r} ({error.strerror})", "check the path") from error
     if is_there and path.is_dir():
-        return load_directory(path.resolve(), number_type, on, arithmetic)
+        return from_directory(path.resolve())
     if is_there and path.is_file():
-        return _load_file(path.resolve(), number_type, on, arithmetic)
+        _require_gguf(path)
+        return from_gguf(path.resolve())
     name = str(source)
     if name in CATALOG:
-        return load_gguf(pull(name, progress), number_type, on, arithmetic)
+        return from_gguf(pull(name, progress))
     if is_hub_id(name):
+        if is_as_shipped:
+            raise _no_blocks(source, "a hub id")  # before anything is fetched
         snapshot = fetch_snapshot(name)
-        return load_directory(
-            snapshot.directory, number_type, on, arithmetic, id=snapshot.id, revision=snapshot.revision
-        )
+        return from_directory(snapshot.directory, id=snapshot.id, revision=snapshot.revision)
     raise ForerunError(
         f"a model directory, a GGUF file, a hub id or a catalog name ({', '.join(CATALOG)})",
         f"{name!r}, which is none of them",
@@ -60,13 +76,23 @@ def load_target(
     )
 
 
-def _load_file(path: Path, dtype: torch.dtype, device: torch.device, arithmetic: Arithmetic) -> LoadedTarget:
+def _require_gguf(path: Path) -> None:
     with path.open("rb") as file:
         magic = file.read(4)
     if magic == b"GGUF":
-        return load_gguf(path, dtype, device, arithmetic)
+        return
     if path.suffix == ".safetensors":
         raise ForerunError("a model directory", f"the single file {path}", f"give its directory, {path.parent}")
     raise ForerunError(
         f"a GGUF file at {path}", f"a file that begins with {magic!r}", "give a model directory or a GGUF file"
     )
+
+
+def _require_native(device: torch.device, arithmetic: Arithmetic) -> None:
+    if device.type != "cpu" or arithmetic is INEXACT:
+        found = f"device {device}" if device.type != "cpu" else "exact=False, which is for torch's own kernels"
+        raise ForerunError(f"the native CPU kernels for dtype {AS_SHIPPED}", found, "use --dtype auto")
+
+
+def _no_blocks(source: str | Path, kind: str) -> ForerunError:
+    return ForerunError(f"a GGUF file for dtype {AS_SHIPPED}", f"{str(source)!r}, {kind}", "use --dtype auto")

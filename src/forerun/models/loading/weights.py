@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence, Set
 
 import torch
 from torch import Tensor
@@ -32,24 +33,40 @@ class WeightSource(ABC):
 def fill(decoder: Decoder, source: WeightSource) -> None:
     """Loads all weights. Raises ForerunError for missing or surplus tensors, wrong shapes, NaN and infinity."""
     slots = decoder.weight_slots()
-    if missing := sorted(slots.keys() - source.names):
-        raise _mismatch(source, f"no {_some(missing)}")
-    if surplus := sorted(source.names - slots.keys()):
-        raise _mismatch(source, f"also {_some(surplus)}")
+    check_names(slots.keys(), source)
     for name, slot in slots.items():
-        tensor = source.read(name)
-        if tensor.shape != slot.shape:
-            raise _mismatch(source, f"{name} of shape {list(tensor.shape)} where {list(slot.shape)} belongs")
-        slot.copy_(tensor)
-        if not slot.sum(dtype=torch.float32).isfinite():
-            raise _mismatch(source, f"NaN or infinity in {name}")
+        fill_slot(name, slot, source)
+
+
+def check_names(names: Set[str], source: WeightSource) -> None:
+    """Raises ForerunError unless the source has exactly these tensors."""
+    if missing := sorted(names - source.names):
+        raise mismatch(source, f"no {_some(missing)}")
+    if surplus := sorted(source.names - names):
+        raise mismatch(source, f"also {_some(surplus)}")
+
+
+def fill_slot(name: str, slot: Tensor, source: WeightSource) -> None:
+    """Loads one tensor. Raises ForerunError for a wrong shape, NaN and infinity."""
+    tensor = source.read(name)
+    if tensor.shape != slot.shape:
+        raise wrong_shape(source, name, tensor.shape, slot.shape)
+    slot.copy_(tensor)
+    if not slot.sum(dtype=torch.float32).isfinite():
+        raise mismatch(source, f"NaN or infinity in {name}")
+
+
+def wrong_shape(source: WeightSource, name: str, found: Sequence[int], expected: Sequence[int]) -> ForerunError:
+    """For a tensor of another shape than the configuration gives it."""
+    return mismatch(source, f"{name} of shape {list(found)} where {list(expected)} belongs")
 
 
 def _some(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
-def _mismatch(source: WeightSource, found: str) -> ForerunError:
+def mismatch(source: WeightSource, found: str) -> ForerunError:
+    """For weights that aren't those of the configuration."""
     return ForerunError(
         f"the weights that the configuration of {source.label} describes", found, "fetch the model again"
     )

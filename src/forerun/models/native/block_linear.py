@@ -23,7 +23,7 @@ class BlockLinear(PackedLinear):
     def __init__(
         self, kernels: Kernels, parts: Sequence[StoredBlocks], arrangement: Arrangement, bias: Tensor | None = None
     ) -> None:
-        """``bias`` is fp32 [out] in the order of the packed outputs. Raises ValueError for a scale that isn't finite."""
+        """``bias`` is fp32 [out] in the order of the packed outputs. Raises ValueError for an infinite scale."""
         assert arrangement.panel_formats is not None
         num_inputs = parts[0].num_inputs
         sizes = [kernels.block_panel_bytes(format, num_inputs) for format in arrangement.panel_formats]
@@ -35,7 +35,9 @@ class BlockLinear(PackedLinear):
             panel.format, panel.blocks = format, at
             at += size
         for part, first in zip(parts, arrangement.first, strict=True):
-            kernels.pack_blocks(part.format, part.data, num_inputs, self._panels, first=first, stride=arrangement.stride)
+            kernels.pack_blocks(
+                part.format, part.data, num_inputs, self._panels, first=first, stride=arrangement.stride
+            )
         self.struct = LinearStruct(
             BLOCKS,
             arrangement.num_outputs,

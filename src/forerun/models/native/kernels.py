@@ -7,7 +7,9 @@ import functools
 import os
 from ctypes import POINTER, byref, c_char_p, c_int32, c_int64, c_void_p
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -51,7 +53,7 @@ class Kernels:
     def pack_blocks(
         self,
         format: int,
-        rows: Tensor,
+        rows: np.ndarray[Any, np.dtype[np.uint8]],
         num_inputs: int,
         panels: ctypes.Array[BlockPanelStruct],
         *,
@@ -62,8 +64,8 @@ class Kernels:
 
         Raises ValueError for a scale that isn't finite.
         """
-        assert rows.is_contiguous()
-        if not self._library.fr_pack_blocks(format, rows.data_ptr(), len(rows), num_inputs, panels, first, stride):
+        assert rows.flags.c_contiguous
+        if not self._library.fr_pack_blocks(format, rows.ctypes.data, len(rows), num_inputs, panels, first, stride):
             raise ValueError("a scale that isn't finite")
 
     def unpack_rows(self, linear: LinearStruct, ids: Tensor) -> Tensor:
@@ -151,5 +153,3 @@ def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     return library
-
-

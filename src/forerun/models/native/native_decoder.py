@@ -9,61 +9,49 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from forerun.models.arithmetic.linear import Linear
-from forerun.models.base import AttentionGroup, PassInput, PassOutput, Target
+from forerun.models.base import AttentionGroup, PassInput, PassOutput, Target, TargetTraits
 from forerun.models.decoder import Decoder
-from forerun.models.decoder_layer import DecoderLayer, RMSNorm
+from forerun.models.decoder_config import DecoderConfig, LayerConfig
 from forerun.models.exact_ops import softcap
 from forerun.models.kv_store import KVStore
 from forerun.models.native.kernels import Kernels
-from forerun.models.native.packed_linear import PackedLinear
+from forerun.models.native.native_weights import NativeLayer, NativeWeights, take_weights
 from forerun.models.native.structs import ACTIVATIONS, KINDS, DecoderStruct, LayerStruct, PassStruct, pointers
 from forerun.types import Tap, TapKind
 
 
 class NativeDecoder(Target):
-    """Takes a filled ``Decoder`` over: its weights move into packed panels, layer by layer, and leave it empty.
+    """A decoder in packed panels, of one number type or of a file's blocks.
 
-    Every linear has the decoder's number type, the head included; activations between linears, sums and logits are
-    fp32. Rows have the same bits whatever lies beside them, at any thread count.
+    Activations between linears, sums and logits are fp32. Rows have the same bits whatever lies beside them, at any
+    thread count.
     """
 
-    def __init__(self, decoder: Decoder, kernels: Kernels) -> None:
-        self.config = decoder.config
-        self.traits = replace(decoder.traits, kernels=kernels.path)
-        self.dtype = decoder.dtype
+    def __init__(
+        self,
+        config: DecoderConfig,
+        traits: TargetTraits,
+        weights: NativeWeights,
+        pool_dtype: torch.dtype,
+        kernels: Kernels,
+    ) -> None:
+        """``pool_dtype`` is the number type of keys and values that aren't asked for in another."""
+        self.config = config
+        self.traits = replace(traits, kernels=kernels.path)
+        self.dtype = pool_dtype
         self._kernels = kernels
-        self._embedding_scale = decoder.embedding_scale
-        self._rotaries = list(dict.fromkeys(layer.rotary for layer in self.config.layers))
-        self._final_norm = decoder.final_norm
-        self._head = self._packed(decoder.lm_head)
-        self._embedding = None if self.config.is_head_tied else decoder.embedding.data
-        self._held: list[object] = []  # what the structures point to
-        blocks = [block for block in decoder.blocks if isinstance(block, DecoderLayer)]
-        self._layers = (LayerStruct * len(blocks))(*(self._layer(index, block) for index, block in enumerate(blocks)))
+        self._weights = weights
+        self._rotaries = list(dict.fromkeys(layer.rotary for layer in config.layers))
+        self._layers = (LayerStruct * config.num_layers)(*map(self._layer, weights.layers, config.layers))
         self._struct = self._decoder_struct()
 
-    def _packed(self, linear: Linear, num_parts: int = 1) -> PackedLinear:
-        """One packed matrix of a linear whose outputs are ``num_parts`` equal parts; the linear gives its weight up."""
-        parts = linear.weight.data.chunk(num_parts)
-        biases = [None] * num_parts if linear.bias is None else list(linear.bias.data.chunk(num_parts))
-        packed = PackedLinear(self._kernels, parts, biases, self.dtype)
-        linear.give_up_weight()
-        return packed
-
-    def _layer(self, index: int, block: DecoderLayer) -> LayerStruct:
-        packed = {
-            "qkv": self._packed(block.qkv),
-            "output": self._packed(block.output),
-            "gate_up": self._packed(block.gate_up, 2),
-            "down": self._packed(block.down),
-        }
-        norms = {name: norm.weight.data for name, norm in block.norms.items() if isinstance(norm, RMSNorm)}
-        self._held += [packed, norms]
-        layer = self.config.layers[index]
+    def _layer(self, weights: NativeLayer, layer: LayerConfig) -> LayerStruct:
         return LayerStruct(
-            **{name: linear.struct for name, linear in packed.items()},
-            **{name: weight.data_ptr() for name, weight in norms.items()},
+            qkv=weights.qkv.struct,
+            output=weights.output.struct,
+            gate_up=weights.gate_up.struct,
+            down=weights.down.struct,
+            **{name: weight.data_ptr() for name, weight in weights.norms.items()},
             window=layer.window or 0,
             rotary=self._rotaries.index(layer.rotary),
         )
@@ -83,8 +71,8 @@ class NativeDecoder(Target):
             config.attention_softcap or 0.0,
             config.final_softcap or 0.0,
             self._layers,
-            self._final_norm.weight.data_ptr(),
-            self._head.struct,
+            self._weights.final_norm.data_ptr(),
+            self._weights.head.struct,
         )
 
     def new_store(self, num_slots: int, dtype: torch.dtype | None = None) -> KVStore:
@@ -138,12 +126,13 @@ class NativeDecoder(Target):
 
     def embed(self, tokens: Tensor) -> Tensor:
         """See ``Target``; scaled where the family scales."""
-        rows = self._head.rows(tokens) if self._embedding is None else self._embedding[tokens].float()
-        return rows if self._embedding_scale == 1.0 else rows * self._embedding_scale
+        rows = self._weights.embedding_rows(tokens)
+        scale = self._weights.embedding_scale
+        return rows if scale == 1.0 else rows * scale
 
     def head(self, hidden: Tensor) -> Tensor:
         """See ``Target``."""
-        logits = self._head(hidden)
+        logits = self._weights.head(hidden)
         return logits if self.config.final_softcap is None else softcap(logits, self.config.final_softcap)
 
 
@@ -162,6 +151,7 @@ def on_best_kernels(decoder: Decoder, kernels: Kernels | None) -> Target:
     One of inexact arithmetic stays with torch, whose own kernels were asked for.
     """
     if kernels is not None and decoder.traits.is_bit_exact and decoder.dtype in KINDS:
-        return NativeDecoder(decoder, kernels)
+        weights = take_weights(decoder, kernels)
+        return NativeDecoder(decoder.config, decoder.traits, weights, decoder.dtype, kernels)
     decoder.pack()
     return decoder

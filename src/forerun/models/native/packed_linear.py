@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from forerun.models.native.kernels import Kernels
@@ -31,7 +32,7 @@ class PackedLinear:
         self.weights = torch.zeros(kernels.packed_bytes(kind, sum(padded), num_inputs), dtype=torch.uint8)
         for index, part in enumerate(parts):
             kernels.pack(kind, part.to(dtype).contiguous(), self.weights, first=index, stride=len(parts))
-        self.bias = self._bias(biases, padded)
+        self.bias = self.joined(biases)
         self.struct = LinearStruct(
             kind,
             sum(padded),
@@ -42,16 +43,13 @@ class PackedLinear:
         self._kernels = kernels
 
     @staticmethod
-    def _bias(biases: Sequence[Tensor | None], padded: Sequence[int]) -> Tensor | None:
-        if biases[0] is None:
-            return None
-        whole = [torch.zeros(count) for count in padded]
-        for out, bias in zip(whole, biases, strict=True):
-            assert bias is not None
-            out[: len(bias)] = bias.float()
-        if len(whole) == 1:
-            return whole[0]
-        return torch.stack([part.view(-1, PANEL) for part in whole], 1).flatten()
+    def joined(biases: Sequence[Tensor | None]) -> Tensor | None:
+        """Biases of the parts, as the packed outputs lie: fp32 [out], or None where there are none."""
+        parts = [bias.float() for bias in biases if bias is not None]
+        if len(parts) < 2:
+            return parts[0].contiguous() if parts else None
+        padded = [F.pad(part, (0, -len(part) % PANEL)) for part in parts]
+        return torch.stack([part.view(-1, PANEL) for part in padded], 1).flatten()
 
     def __call__(self, x: Tensor) -> Tensor:
         """[..., in] -> fp32 [..., out]."""

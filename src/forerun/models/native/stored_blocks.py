@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from torch import Tensor
+import numpy as np
 
 # Formats that the kernels multiply with as they are (csrc/forerun_kernels.h), by the numbers that GGUF files give them.
 FORMATS = {2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 12: "Q4_K", 13: "Q5_K", 14: "Q6_K"}
+
+HALF = 16  # outputs of a half panel
+BLOCK = 32  # inputs whose activations share a scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +21,12 @@ class StoredBlocks:
 
     format: int
     num_inputs: int
-    data: Tensor
+    data: np.ndarray[Any, np.dtype[np.uint8]]
 
     @property
     def num_outputs(self) -> int:
         """Rows of the matrix."""
-        return self.data.shape[0]
+        return len(self.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +57,6 @@ class Arrangement:
         first = tuple(range(len(parts)))
         num_outputs = sum(-(-part.num_outputs // HALF) * HALF for part in parts)
         return cls(first, len(parts), num_outputs, _panel_formats(parts, first, len(parts)))
-
-
-HALF = 16  # outputs of a half panel
 
 
 def _panel_formats(parts: Sequence[StoredBlocks], first: Sequence[int], stride: int) -> tuple[int, ...] | None:
