@@ -87,7 +87,8 @@ class KeyedNoise:
         left: list[IdRow] = []
         for start in range(0, ids.size, IDS_PER_CHUNK):
             part = slice(start, start + IDS_PER_CHUNK)
-            chance = np.exp((scores[part] - bound).astype(np.float32))
+            with np.errstate(over="ignore"):  # what is beyond fp32 has no chance
+                chance = np.exp((scores[part] - bound).astype(np.float32))
             chance *= np.float32(2.0**32 * (1.0 + SLACK))
             upper = (self._words(position, ids[part]) >> np.uint64(32)).astype(np.float32)
             left.append(start + np.flatnonzero(upper <= chance))
