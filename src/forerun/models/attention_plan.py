@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from forerun.models.base import AttentionGroup
+from forerun.models.device_pass import moved_together
 
 QUERY_TILE = 8
 KEY_BLOCK = 64
@@ -85,20 +86,23 @@ def plan_attention(
     num_heads: int,
     num_kv_heads: int,
     window: int | None = None,
+    device: torch.device | None = None,
 ) -> AttentionPlan:
     """Lays out one pass. ``positions`` is int64 [rows]; each row lies in exactly one group.
 
-    A row at position p sees positions 0..p, with a window the last ``window`` of them (itself included).
+    A row at position p sees positions 0..p, with a window the last ``window`` of them (itself included). The plan lies
+    on ``device``, by default where the positions are; positions on the CPU spare a wait for another device.
     """
+    device = device or positions.device
     at = positions.tolist()
     tiles = _cut_tiles(at, groups, window)
-    table = torch.nn.utils.rnn.pad_sequence([group.slots for group in groups], batch_first=True).to(positions.device)
+    table = torch.nn.utils.rnn.pad_sequence([group.slots for group in groups], batch_first=True)
     limit = max(1, MAX_PRODUCTS // num_kv_heads)
-    parts = tuple(_plan_part(part, table, num_kv_heads, window) for part in _parts_of(tiles, limit))
+    parts = tuple(_plan_part(part, table, num_kv_heads, window, device) for part in _parts_of(tiles, limit))
     lanes = torch.tensor([row for tile in tiles for row in tile.rows], dtype=torch.int64)
     row_lane = torch.zeros(len(at), dtype=torch.int64)
     row_lane[lanes.flip(0)] = torch.arange(len(lanes)).flip(0)
-    return AttentionPlan(num_heads, num_kv_heads, parts, row_lane.to(positions.device))
+    return AttentionPlan(num_heads, num_kv_heads, parts, *moved_together([row_lane], device))
 
 
 def _parts_of(tiles: Sequence[_Tile], max_items: int) -> Iterator[Sequence[_Tile]]:
@@ -113,9 +117,10 @@ def _parts_of(tiles: Sequence[_Tile], max_items: int) -> Iterator[Sequence[_Tile
         yield tiles[start:]
 
 
-def _plan_part(tiles: Sequence[_Tile], table: Tensor, num_kv_heads: int, window: int | None) -> PlanPart:
-    """``table`` holds the slots of every group, int64 [groups, longest]."""
-    device = table.device
+def _plan_part(
+    tiles: Sequence[_Tile], table: Tensor, num_kv_heads: int, window: int | None, device: torch.device
+) -> PlanPart:
+    """``table`` holds the slots of every group, int64 [groups, longest], on the CPU."""
     counts = tuple(sum(tile.num_blocks > rank for tile in tiles) for rank in range(tiles[0].num_blocks))
     item_tile = torch.cat([torch.arange(count) for count in counts])
     item_rank = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
@@ -125,24 +130,21 @@ def _plan_part(tiles: Sequence[_Tile], table: Tensor, num_kv_heads: int, window:
 
     blocks = first_block[item_tile] + item_rank
     key_positions = blocks[:, None] * KEY_BLOCK + torch.arange(KEY_BLOCK)  # [W, KEY_BLOCK]
-    row_positions = tile_positions[item_tile][:, :, None]
-    hidden = key_positions[:, None, :] > row_positions
-    if window is not None:
-        hidden |= key_positions[:, None, :] <= row_positions - window
-    mask = torch.zeros(hidden.shape).masked_fill_(hidden, float("-inf"))[:, None, :, None, :]
-
     # Keys behind a tile's newest position may never have been written: masked lanes read the newest instead.
     newest = tile_positions.amax(1)[item_tile]
     readable = torch.minimum(key_positions, newest[:, None])
-    slots = table[tile_group[item_tile].to(device)[:, None], readable.to(device)]
+    slots = table[tile_group[item_tile][:, None], readable]
+    tile_rows = torch.tensor([tile.rows for tile in tiles]).flatten()
+
+    # What is large is worked out where it is used, from what is small.
+    tile_rows, item_tile, slots, key_positions, row_positions = moved_together(
+        [tile_rows, item_tile, slots, key_positions, tile_positions[item_tile]], device
+    )
+    row_positions = row_positions[:, :, None]
+    hidden = key_positions[:, None, :] > row_positions
+    if window is not None:
+        hidden |= key_positions[:, None, :] <= row_positions - window
+    mask = torch.zeros(hidden.shape, device=device).masked_fill_(hidden, float("-inf"))[:, None, :, None, :]
     heads = torch.arange(num_kv_heads, device=device)
     key_index = slots[:, None, :] * num_kv_heads + heads[:, None]  # [W, kv heads, KEY_BLOCK]
-    tile_rows = torch.tensor([tile.rows for tile in tiles]).flatten()
-    return PlanPart(
-        counts,
-        tile_rows.to(device),
-        item_tile.to(device),
-        key_index.flatten(),
-        mask.to(device),
-        (mask == 0).float().to(device),
-    )
+    return PlanPart(counts, tile_rows, item_tile, key_index.flatten(), mask, (mask == 0).float())

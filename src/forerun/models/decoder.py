@@ -11,6 +11,7 @@ from forerun.models.arithmetic.linear import Linear
 from forerun.models.base import PassInput, PassOutput, Target, TargetTraits
 from forerun.models.decoder_config import DecoderConfig
 from forerun.models.decoder_layer import DecoderLayer, RMSNorm, unset
+from forerun.models.device_pass import DevicePass, moved_together
 from forerun.models.exact_ops import softcap
 from forerun.models.kv_store import KVStore
 from forerun.types import Tap, TapKind
@@ -68,6 +69,7 @@ class Decoder(nn.Module, Target):
             DecoderLayer(config, layer, dtype, self.device, arithmetic, self.attention) for layer in config.layers
         )
         self.final_norm = RMSNorm(config.hidden_size, config.norm_eps, self.device)
+        self._frequencies = {layer.rotary: layer.rotary.frequencies(self.device) for layer in config.layers}
 
     def weight_slots(self) -> dict[str, Tensor]:
         """Every tensor to load, as views, by its Hugging Face name."""
@@ -93,26 +95,36 @@ class Decoder(nn.Module, Target):
         shape = (self.config.num_kv_heads, self.config.head_dim, self.config.head_dim)
         return KVStore.zeros([shape] * self.config.num_layers, num_slots, dtype or self.dtype, self.device)
 
-    @torch.no_grad()
     def forward(self, batch: PassInput, store: KVStore, taps: frozenset[Tap] = frozenset()) -> PassOutput:
-        """See ``Target``. Layout, masks and rotary angles are worked out once, not per layer."""
-        config = self.config
-        positions, slots = batch.positions.to(self.device), batch.slots.to(self.device)
+        """See ``Target``."""
+        return self.run(self.lay_out(batch), store, taps)
+
+    def lay_out(self, batch: PassInput) -> DevicePass:
+        """The pass on the device. Attention's layout is worked out on the host, once for each window."""
         plans = {
-            window: self.attention.plan(positions, batch.groups, window)
-            for window in {layer.window for layer in config.layers}
+            window: self.attention.plan(batch.positions, batch.groups, window, self.device)
+            for window in {layer.window for layer in self.config.layers}
         }
-        angles = {rotary: rotary.angles(positions) for rotary in {layer.rotary for layer in config.layers}}
-        x = self.embed(batch.tokens).float()
+        wanted = torch.tensor(batch.logit_rows, dtype=torch.int64)
+        ids = (batch.tokens, batch.positions, batch.slots, wanted)
+        tokens, positions, slots, logit_rows = moved_together(ids, self.device)
+        return DevicePass(tokens, positions, slots, logit_rows, plans)
+
+    @torch.no_grad()
+    def run(self, laid_out: DevicePass, store: KVStore, taps: frozenset[Tap] = frozenset()) -> PassOutput:
+        """The pass itself: asks nothing of the host, so that it can be recorded. Angles are worked out once."""
+        angles = {
+            rotary: rotary.angles(laid_out.positions, frequencies) for rotary, frequencies in self._frequencies.items()
+        }
+        x = self.embed(laid_out.tokens).float()
         tapped: dict[Tap, Tensor] = {}
-        for index, (block, layer) in enumerate(zip(self.blocks, config.layers, strict=True)):
-            x = block(x, slots, angles[layer.rotary], plans[layer.window], store.layer(index))
+        for index, (block, layer) in enumerate(zip(self.blocks, self.config.layers, strict=True)):
+            x = block(x, laid_out.slots, angles[layer.rotary], laid_out.plans[layer.window], store.layer(index))
             if (tap := Tap.of_block(index)) in taps:
                 tapped[tap] = x
         for tap in taps - tapped.keys():
             tapped[tap] = self._final_state(tap, x)
-        wanted = torch.tensor(batch.logit_rows, dtype=torch.int64, device=self.device)
-        return PassOutput(self.head(self.final_norm(x[wanted])), tapped)
+        return PassOutput(self.head(self.final_norm(x[laid_out.logit_rows])), tapped)
 
     def _final_state(self, tap: Tap, x: Tensor) -> Tensor:
         if tap.kind is TapKind.BLOCK:

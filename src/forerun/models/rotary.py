@@ -24,10 +24,17 @@ class Rotary:
     inverse_frequencies: tuple[float, ...]
     factor: float = 1.0
 
-    def angles(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine and sine, fp32 [rows, 1, width / 2] each; ``positions`` is int64 [rows]."""
-        frequencies = torch.tensor(self.inverse_frequencies, dtype=torch.float32, device=positions.device)
-        angles = positions.float()[:, None, None] * frequencies
+    def frequencies(self, device: torch.device) -> Tensor:
+        """The inverse frequencies as a tensor, for whoever computes angles many times."""
+        return torch.tensor(self.inverse_frequencies, dtype=torch.float32, device=device)
+
+    def angles(self, positions: Tensor, frequencies: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Cosine and sine, fp32 [rows, 1, width / 2] each; ``positions`` is int64 [rows].
+
+        ``frequencies`` are this object's own, where the caller has kept them on the device.
+        """
+        known = self.frequencies(positions.device) if frequencies is None else frequencies
+        angles = positions.float()[:, None, None] * known
         return torch.cos(angles) * self.factor, torch.sin(angles) * self.factor
 
     def divided_by(self, factors: Tensor) -> Rotary:

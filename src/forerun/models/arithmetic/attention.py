@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import torch
 from torch import Tensor
 
 from forerun.models.base import AttentionGroup
 from forerun.models.kv_layer import KVLayer
 
 Plan = TypeVar("Plan")
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,13 @@ class Attention(ABC, Generic[Plan]):
         self.shape = shape
 
     @abstractmethod
-    def plan(self, positions: Tensor, groups: Sequence[AttentionGroup], window: int | None) -> Plan:
-        """Lays out one pass. ``positions`` is int64 [rows]; each row lies in exactly one group.
+    def plan(
+        self, positions: Tensor, groups: Sequence[AttentionGroup], window: int | None, device: torch.device = CPU
+    ) -> Plan:
+        """Lays out one pass for ``device``. ``positions`` is int64 [rows]; each row lies in exactly one group.
 
-        A row at position p sees positions 0..p, with a window the last ``window`` of them (itself included).
+        A row at position p sees positions 0..p, with a window the last ``window`` of them (itself included). Positions
+        and the groups' slots lie on the CPU: a plan never waits for a device.
         """
 
     @abstractmethod
