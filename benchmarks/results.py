@@ -19,10 +19,10 @@ time per token behind the first one. An interval that holds 1 is a tie. None of 
 machine, model or traffic.
 
 What favours whom: llama.cpp's wheel is one build for all CPUs (the table names the instructions that it uses), compiled
-for the machine it would be faster. vLLM is compiled in full runs and not in quick ones, schedules synchronously (its
-other way was far slower on two busy cores), and has no tcmalloc, which no Python package brings. transformers runs as
-it ships. Peers' n-gram settings were tried as they ship and set for short texts; forerun's own were not tuned for these
-prompts.
+for the machine it would be faster. vLLM is compiled in full runs and not in quick ones, and has no tcmalloc, which no
+Python package brings. transformers runs as it ships. Peers' n-gram settings were tried as they ship and set for short
+texts; forerun's own were not tuned for these prompts. Where texts part, an engine drafts for a text of its own, which
+may copy more than forerun's or less.
 """
 
 

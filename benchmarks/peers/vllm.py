@@ -111,9 +111,7 @@ class VllmPeer(Peer):
         command += ["--served-model-name", model, "--host", "127.0.0.1", "--port", str(port), "--seed", "0"]
         command += ["--dtype", "bfloat16", "--max-model-len", str(launch.context), "--max-num-seqs", "1"]
         command += ["--generation-config", "vllm", "--no-enable-prefix-caching", "--enable-per-request-metrics"]
-        # Lookup methods switch it off by themselves; plain decoding took 270 ms a token with it and 34 without, where
-        # two cores were busy with other programs as well.
-        command += ["--max-logprobs", str(_MAX_LOGPROBS), "--no-async-scheduling"]
+        command += ["--max-logprobs", str(_MAX_LOGPROBS)]
         if self._is_eager:
             command.append("--enforce-eager")
         if not setting.is_plain:
