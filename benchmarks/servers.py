@@ -101,7 +101,9 @@ class Servers:
         room = MEMORY_SHARE * (psutil.virtual_memory().available + self._num_running_bytes())
         waves: list[list[Setting]] = []
         for setting in others:
-            if not waves or self._num_bytes([*waves[-1], setting]) > room:
+            wanted = self._num_bytes([*waves[-1], setting]) if waves else 0
+            # A setting whose server is up already costs nothing, however full memory is.
+            if not waves or wanted > max(room, self._num_bytes(waves[-1])):
                 waves.append(list(constant))
             waves[-1].append(setting)
         return waves or [list(constant)]

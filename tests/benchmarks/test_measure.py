@@ -108,3 +108,7 @@ def test_waves_hold_ours_and_as_many_others_as_memory_does(monkeypatch: pytest.M
     assert servers.waves([A], of_b) == [[A, *of_b[:2]], [A, of_b[2]]]
     assert servers.waves([A], of_c) == [[A, *of_c]]  # they take turns, and one at a time fits
     assert servers.waves([A], []) == [[A]]
+    Memory.available = 1  # too little for anything: one server at a time beside ours, with all of its settings
+    assert servers.waves([A], of_b[:2]) == [[A, of_b[0]], [A, of_b[1]]]
+    peers["b"].apart = False
+    assert servers.waves([A], of_b) == [[A, *of_b]]
