@@ -3,6 +3,8 @@
 // A row is cut into blocks of 32 with amax / 127 as their scale. Per row, output and span of a block the products are summed
 // exactly in int32; the spans' sums are scaled and added in fp32, k ascending. So no sum depends on other rows.
 #pragma once
+#include <math.h>
+
 #include <utility>
 
 #include "block_format.h"
@@ -16,37 +18,64 @@ struct BlockInput {
 
 static inline size_t prepared_block_stride(int num_inputs) { return (size_t)(num_inputs + BLOCK - 1) / BLOCK * sizeof(BlockInput); }
 
+static inline float largest_lane(Vec v) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_max_ps((__m512)v);
+#else
+    return max_lanes(v);
+#endif
+}
+
+// NaN if a lane is NaN, else 0.
+static inline float any_lane_nan(Vec v) {
+    const VecInt is_nan = v != v;
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)is_nan, (__m512i)is_nan) ? NAN : 0.0f;
+#else
+    int32_t any = 0;
+    for (int i = 0; i < W; ++i) any |= is_nan[i];
+    return any ? NAN : 0.0f;
+#endif
+}
+
+static inline int sum_of_numbers(const int8_t *numbers) {
+#if defined(__SSE2__)
+    // Distances from zero are summed for unsigned bytes, so 128 is added to each.
+    const __m128i shifted = _mm_xor_si128(_mm_loadu_si128((const __m128i *)numbers), _mm_set1_epi8(-128));
+    const __m128i eights = _mm_sad_epu8(shifted, _mm_setzero_si128());
+    return _mm_cvtsi128_si32(eights) + _mm_extract_epi16(eights, 4) - 16 * 128;
+#else
+    int sum = 0;
+    for (int i = 0; i < 16; ++i) sum += numbers[i];
+    return sum;
+#endif
+}
+
 // fp32 [BLOCK] to int8, to nearest, ties to even. So small a block that 1 / scale isn't finite is zero; a NaN or an
 // infinity makes the scale NaN, and with it every output.
-static inline BlockInput prepare_block(const float *row) {
-    BlockInput out;
+static inline void prepare_block(const float *row, BlockInput *out) {
     Vec most{}, strange{};
     for (int i = 0; i < BLOCK; i += W) {
         const Vec v = load(row + i);
         most = max(most, max(v, -v));
-        strange += v - v;
+        strange += v - v; // 0, or NaN
     }
-    const float largest = max_lanes(most), inverse = largest < 1e-30f ? 0.0f : 127.0f / largest;
+    const float largest = largest_lane(most), inverse = largest < 1e-30f ? 0.0f : 127.0f / largest;
     const Vec rounder = splat(12582912.0f); // 1.5 * 2^23: adding it rounds to a whole number
-    int32_t sums[2] = {};
     for (int i = 0; i < BLOCK; i += W) {
         const VecInt whole = __builtin_convertvector((load(row + i) * inverse + rounder) - rounder, VecInt);
         const VecByte bytes = __builtin_convertvector(whole, VecByte);
-        memcpy(out.numbers + i, &bytes, sizeof bytes);
+        memcpy(out->numbers + i, &bytes, sizeof bytes);
     }
-    for (int i = 0; i < BLOCK; ++i) sums[i / 16] += out.numbers[i];
-    out.scale = (largest < 1e-30f ? 0.0f : largest / 127.0f) + sum_lanes(strange);
-    out.sum = (float)(sums[0] + sums[1]);
-    out.minus_sums[0] = -sums[0];
-    out.minus_sums[1] = -sums[1];
-    return out;
+    const int first = sum_of_numbers(out->numbers), second = sum_of_numbers(out->numbers + 16);
+    out->scale = (largest < 1e-30f ? 0.0f : largest / 127.0f) + any_lane_nan(strange);
+    out->sum = (float)(first + second);
+    out->minus_sums[0] = -first;
+    out->minus_sums[1] = -second;
 }
 
 static inline void prepare_blocks(const float *row, int num_inputs, char *out) {
-    for (int k = 0; k < num_inputs; k += BLOCK, out += sizeof(BlockInput)) {
-        const BlockInput block = prepare_block(row + k);
-        memcpy(out, &block, sizeof block);
-    }
+    for (int k = 0; k < num_inputs; k += BLOCK, out += sizeof(BlockInput)) prepare_block(row + k, (BlockInput *)out);
 }
 
 // sum + four products a lane: unsigned weights of BITS bits times the same four int8 in every lane. Exact.
