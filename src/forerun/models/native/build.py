@@ -11,6 +11,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -53,17 +54,25 @@ def build(directory: Path = LIBRARIES) -> list[str]:
     is_x86 = platform.machine() in ("x86_64", "AMD64")
     paths = [path for path in PATHS if is_x86 or path == "baseline"]
     directory.mkdir(parents=True, exist_ok=True)
+    # gcc makes tables of templates one for the whole process, whichever library they were loaded with first; the
+    # libraries of two instruction sets need their own.
+    flags = [*_FLAGS, *(["-fno-gnu-unique"] if _accepts(compiler, "-fno-gnu-unique") else [])]
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        for _ in pool.map(lambda path: _compile(compiler, path, directory), paths):
+        for _ in pool.map(lambda path: _compile(compiler, flags, path, directory), paths):
             pass
     return paths
 
 
-def _compile(compiler: str, path: str, directory: Path) -> None:
+def _accepts(compiler: str, flag: str) -> bool:
+    command = [compiler, flag, "-Werror", "-E", "-x", "c++", os.devnull]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+def _compile(compiler: str, flags: Sequence[str], path: str, directory: Path) -> None:
     out = library_file(path, directory)
     fresh = out.with_suffix(f".{os.getpid()}.tmp")
     sources = sorted(str(source) for source in SOURCES.glob("*.cpp"))
-    command = [compiler, *_FLAGS, *PATHS[path], f'-DFR_PATH="{path}"', *sources, "-o", str(fresh)]
+    command = [compiler, *flags, *PATHS[path], f'-DFR_PATH="{path}"', *sources, "-o", str(fresh)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         fresh.unlink(missing_ok=True)

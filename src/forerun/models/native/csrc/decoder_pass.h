@@ -71,30 +71,30 @@ class DecoderPass {
         const int hidden = decoder_.hidden, num_rows = pass_.num_rows;
         for (int l = 0; l < decoder_.num_layers; ++l) {
             const fr_layer &layer = decoder_.layers[l];
-            each_row([&](int r) { prepare_normed(layer.qkv, layer.attention_norm, pass_.x + r * hidden, r, thread); });
+            each_row(thread, [&](int r) { prepare_normed(layer.qkv, layer.attention_norm, pass_.x + r * hidden, r, thread); });
             multiply_into(layer.qkv, qkv_, num_rows, thread);
-            each_row([&](int r) { place_heads(l, r); });
+            each_row(thread, [&](int r) { place_heads(l, r); });
             attend(l, thread);
-            each_row([&](int r) { prepare_whole(layer.output, mixed_ + (size_t)r * mixed_stride_, r); });
+            each_row(thread, [&](int r) { prepare_whole(layer.output, mixed_ + (size_t)r * mixed_stride_, r); });
             add_to_stream(layer.output, layer.attention_output_norm, thread);
-            each_row([&](int r) { prepare_normed(layer.gate_up, layer.mlp_norm, pass_.x + r * hidden, r, thread); });
+            each_row(thread, [&](int r) { prepare_normed(layer.gate_up, layer.mlp_norm, pass_.x + r * hidden, r, thread); });
             multiply_gated(layer.gate_up, thread);
-            each_row([&](int r) { prepare_whole(layer.down, gated_ + (size_t)r * gated_stride_, r); });
+            each_row(thread, [&](int r) { prepare_whole(layer.down, gated_ + (size_t)r * gated_stride_, r); });
             add_to_stream(layer.down, layer.mlp_output_norm, thread);
             if (float *tap = pass_.taps[l])
-                each_row([&](int r) { memcpy(tap + r * hidden, pass_.x + r * hidden, hidden * sizeof(float)); });
+                each_row(thread, [&](int r) { memcpy(tap + r * hidden, pass_.x + r * hidden, hidden * sizeof(float)); });
         }
         if (pass_.normed)
-            each_row([&](int r) {
+            each_row(thread, [&](int r) {
                 rms_norm(pass_.x + r * hidden, decoder_.final_norm, decoder_.norm_eps, hidden, pass_.normed + r * hidden);
             });
         head(thread);
     }
 
-    template <class F> void each_row(F f) {
+    template <class F> void each_row(int thread, F f) {
         // A few rows are not worth a thread of their own.
         const int at_once = pass_.num_rows < 4 ? pass_.num_rows : 2;
-        team_.share((pass_.num_rows + at_once - 1) / at_once, [&](int i) {
+        team_.share(thread, (pass_.num_rows + at_once - 1) / at_once, [&](int i) {
             for (int r = i * at_once; r < (i + 1) * at_once && r < pass_.num_rows; ++r) f(r);
         });
     }
@@ -117,7 +117,7 @@ class DecoderPass {
 
     // f(first output, count, sums [rows][PANEL]) for each panel of `linear` over the prepared rows.
     template <class F> void each_panel(const fr_linear &linear, int num_rows, int thread, F f) {
-        team_.share(num_panels(linear.num_outputs), [&](int panel) {
+        team_.share(thread, num_panels(linear.num_outputs), [&](int panel) {
             float *sums = sums_[thread];
             multiply(linear, panel, prepared_, num_rows, sums);
             const int first = panel * PANEL, left = linear.num_outputs - first;
@@ -160,7 +160,7 @@ class DecoderPass {
             return;
         }
         multiply_into(linear, branch_, pass_.num_rows, thread);
-        each_row([&](int r) {
+        each_row(thread, [&](int r) {
             float *out = row_scratch_[thread];
             rms_norm(branch_ + (size_t)r * hidden, norm, decoder_.norm_eps, hidden, out);
             for (int i = 0; i < hidden; ++i) pass_.x[(size_t)r * hidden + i] += out[i];
@@ -201,7 +201,7 @@ class DecoderPass {
         const AttentionPlan &plan = plan_of(layer.window);
         const PoolLayer pool = pool_layer(l);
         const AttentionSettings settings{decoder_.attention_softcap, layer.window};
-        team_.share((int)plan.items.size(), [&](int i) {
+        team_.share(thread, (int)plan.items.size(), [&](int i) {
             const AttentionItem &item = plan.items[i];
             const AttentionTile &tile = plan.tiles[item.tile];
             AttentionScratch scratch = scratch_[thread];
@@ -221,7 +221,7 @@ class DecoderPass {
             if (item.partial < 0) give_out(tile, item.kv_head, scratch.total);
         });
         if (!plan.is_split) return;
-        team_.share((int)plan.tiles.size() * decoder_.num_kv_heads, [&](int i) {
+        team_.share(thread, (int)plan.tiles.size() * decoder_.num_kv_heads, [&](int i) {
             const AttentionTile &tile = plan.tiles[i / decoder_.num_kv_heads];
             Partial total = scratch_[thread].total;
             const int num_queries = tile.num_rows * shared_;
@@ -261,13 +261,13 @@ class DecoderPass {
 
     void head(int thread) {
         const int num_rows = pass_.num_logit_rows;
-        team_.share(num_rows, [&](int i) {
+        team_.share(thread, num_rows, [&](int i) {
             prepare_normed(decoder_.head, decoder_.final_norm, pass_.x + pass_.logit_rows[i] * decoder_.hidden, i, thread);
         });
         multiply_into(decoder_.head, pass_.logits, num_rows, thread);
         if (decoder_.final_softcap == 0.0f) return;
         const float cap = decoder_.final_softcap;
-        team_.share(num_rows, [&](int i) {
+        team_.share(thread, num_rows, [&](int i) {
             float *row = pass_.logits + (size_t)i * decoder_.head.num_outputs;
             int n = 0;
             float tail[W] = {};

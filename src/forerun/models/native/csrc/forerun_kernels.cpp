@@ -28,12 +28,12 @@ class LinearRun {
   private:
     void work(int thread) {
         const int padded = round_up(linear_.num_inputs, K_MULTIPLE);
-        team_.share(num_rows_, [&](int r) {
+        team_.share(thread, num_rows_, [&](int r) {
             memset(rows_[thread], 0, padded * sizeof(float));
             memcpy(rows_[thread], x_ + (size_t)r * linear_.num_inputs, linear_.num_inputs * sizeof(float));
             prepare_row(linear_, rows_[thread], prepared_ + r * prepared_stride(linear_));
         });
-        team_.share(num_panels(linear_.num_outputs), [&](int panel) {
+        team_.share(thread, num_panels(linear_.num_outputs), [&](int panel) {
             multiply(linear_, panel, prepared_, num_rows_, sums_[thread]);
             const int first = panel * PANEL;
             for (int r = 0; r < num_rows_; ++r)
@@ -87,7 +87,7 @@ class LinearsAlone {
     }
 
     void pass_over(const fr_linear &linear, int thread) {
-        team_.share(num_panels(linear.num_outputs),
+        team_.share(thread, num_panels(linear.num_outputs),
                     [&](int panel) { multiply(linear, panel, prepared_, num_rows_, sums_[thread]); });
     }
 

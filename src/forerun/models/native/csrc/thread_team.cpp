@@ -7,12 +7,15 @@ namespace {
 
 // How long a thread stays awake: between the phases of a pass, and between passes. A phase takes microseconds; the work
 // between two passes (drafting, sampling) a few hundred. Waking a sleeping thread costs about fifty.
-constexpr std::chrono::microseconds AWAKE_IN_PASS{30}, AWAKE_BETWEEN{400};
+constexpr std::chrono::microseconds AWAKE_IN_PASS{50}, AWAKE_BETWEEN{400};
 
-// A run's number and, in the low byte, how many threads take part: a thread that doesn't may see a run late, when the
-// team's other fields already belong to the next one, so it must learn both at once.
-inline int next_run(int run, int num_threads) { return (int)(((unsigned)run >> 8) + 1) << 8 | num_threads; }
-inline int num_taking_part(int run) { return run & 255; }
+// Parts of the door. Everything that a late thread must know at once is in this one word: it may wake when the run that
+// it was meant for is over and the next one is under way.
+constexpr uint64_t CLOSED = 1ull << 31;
+constexpr int MOST_THREADS = 255;
+inline uint32_t run_of(uint64_t door) { return (uint32_t)(door >> 32); }
+inline int threads_of(uint64_t door) { return (int)(door >> 16 & MOST_THREADS); }
+inline uint64_t empty_door(uint32_t run, int num_threads) { return (uint64_t)run << 32 | (uint64_t)num_threads << 16; }
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -20,20 +23,25 @@ inline void pause() {
 #endif
 }
 
-// Until `value` is no longer `old`.
-void await(const std::atomic<int> &value, int old, std::chrono::microseconds awake) {
+// Until is_over(): awake at first, then asleep for as long as `watched` keeps the value it had before is_over() last
+// said no.
+template <class F> void await(const std::atomic<uint32_t> &watched, std::chrono::microseconds awake, F is_over) {
     for (int i = 0; i < 200; ++i) {
-        if (value.load(std::memory_order_acquire) != old) return;
+        if (is_over()) return;
         pause();
     }
     const auto end = std::chrono::steady_clock::now() + awake;
     do {
         for (int i = 0; i < 50; ++i) {
-            if (value.load(std::memory_order_acquire) != old) return;
+            if (is_over()) return;
             pause();
         }
     } while (std::chrono::steady_clock::now() < end);
-    value.wait(old, std::memory_order_acquire);
+    for (;;) {
+        const uint32_t before = watched.load(std::memory_order_acquire);
+        if (is_over()) return;
+        watched.wait(before, std::memory_order_acquire);
+    }
 }
 
 } // namespace
@@ -43,9 +51,9 @@ Team::~Team() {
         for (auto &worker : workers_) worker.detach();
         return;
     }
-    is_ending_ = true;
-    run_.store(next_run(run_.load(), 0), std::memory_order_release);
-    run_.notify_all();
+    door_.store(CLOSED, std::memory_order_release); // no run has number 0
+    num_opened_.fetch_add(1, std::memory_order_release);
+    num_opened_.notify_all();
     for (auto &worker : workers_) worker.join();
 }
 
@@ -55,51 +63,62 @@ void Team::grow(int num_threads) {
         workers_.clear();
         owner_ = getpid();
     }
+    if ((int)phases_.size() < num_threads) phases_.resize(num_threads);
     while ((int)workers_.size() < num_threads - 1) {
         const int thread = (int)workers_.size() + 1;
-        workers_.emplace_back(&Team::work, this, thread, run_.load());
+        workers_.emplace_back(&Team::work, this, thread, run_of(door_.load()));
     }
 }
 
 void Team::run(int num_threads, void (*task)(void *, int), void *argument) {
     const std::lock_guard<std::mutex> lock(one_run_);
-    num_threads = num_threads < 1 ? 1 : num_threads > 255 ? 255 : num_threads;
-    grow(num_threads);
+    num_threads = num_threads < 1 ? 1 : num_threads > MOST_THREADS ? MOST_THREADS : num_threads;
+    grow(num_threads); // nobody is inside: the last run is closed
     task_ = task;
     argument_ = argument;
-    num_threads_ = num_threads;
-    next_.store(0, std::memory_order_relaxed);
-    if (num_threads > 1) {
-        run_.store(next_run(run_.load(), num_threads), std::memory_order_release);
-        run_.notify_all();
-    }
+    for (Phase &phase : phases_) phase.number = 0;
+    num_done_.store(0, std::memory_order_relaxed);
+    place_.store(0, std::memory_order_relaxed);
+    const uint32_t last = run_of(door_.load()), run = last == UINT32_MAX ? 1 : last + 1;
+    const uint64_t empty = empty_door(run, num_threads);
+    door_.store(empty + 1, std::memory_order_release); // this thread is inside
+    num_opened_.fetch_add(1, std::memory_order_release);
+    num_opened_.notify_all();
     task(argument, 0);
-    meet();
+    // Whoever has not begun finds the door closed; whoever has is waited for.
+    door_.fetch_sub(1, std::memory_order_acq_rel);
+    await(num_left_, AWAKE_IN_PASS, [&] {
+        uint64_t door = empty;
+        return door_.compare_exchange_strong(door, empty | CLOSED, std::memory_order_acq_rel);
+    });
 }
 
-void Team::work(int thread, int seen) {
+void Team::work(int thread, uint32_t seen) {
     for (;;) {
-        await(run_, seen, AWAKE_BETWEEN);
-        seen = run_.load(std::memory_order_acquire);
-        if (is_ending_) return;
-        if (thread >= num_taking_part(seen)) continue;
+        await(num_opened_, AWAKE_BETWEEN, [&] { return run_of(door_.load(std::memory_order_acquire)) != seen; });
+        uint64_t door = door_.load(std::memory_order_acquire);
+        seen = run_of(door);
+        if (seen == 0) return;
+        bool is_inside = false;
+        while (!is_inside && run_of(door) == seen && !(door & CLOSED) && thread < threads_of(door))
+            is_inside = door_.compare_exchange_weak(door, door + 1, std::memory_order_acq_rel);
+        if (!is_inside) continue;
         task_(argument_, thread);
-        meet();
+        door_.fetch_sub(1, std::memory_order_acq_rel);
+        num_left_.fetch_add(1, std::memory_order_release);
+        num_left_.notify_all();
     }
 }
 
-void Team::meet() {
-    if (num_threads_ == 1) {
-        next_.store(0, std::memory_order_relaxed);
-        return;
-    }
-    const int meeting = meeting_.load(std::memory_order_relaxed);
-    if (num_arrived_.fetch_add(1, std::memory_order_acq_rel) == num_threads_ - 1) {
-        num_arrived_.store(0, std::memory_order_relaxed);
-        next_.store(0, std::memory_order_relaxed);
-        meeting_.store(meeting + 1, std::memory_order_release);
-        meeting_.notify_all();
-    } else {
-        await(meeting_, meeting, AWAKE_IN_PASS);
-    }
+// All pieces of the phase are done, so nobody else changes the place, except that a phase without any is left by
+// whoever is first.
+void Team::move_on(uint64_t phase, int count) {
+    uint64_t at = phase << 32 | (uint64_t)count;
+    if (!place_.compare_exchange_strong(at, (phase + 1) << 32, std::memory_order_acq_rel)) return;
+    phase_ended_.fetch_add(1, std::memory_order_release);
+    phase_ended_.notify_all();
+}
+
+void Team::wait_beyond(uint64_t phase) {
+    await(phase_ended_, AWAKE_IN_PASS, [&] { return place_.load(std::memory_order_acquire) >> 32 != phase; });
 }
