@@ -227,3 +227,15 @@ def test_a_device_plays_what_it_computes(recorder: type[CudaGraphs | Compiled], 
             found = taken_out(play(), batch)
             expected = decoder.forward(batch, store, TAPS)
             torch.testing.assert_close(found.logits, expected.logits, atol=1e-3, rtol=1e-3)
+
+
+def test_a_pass_is_one_graph_to_a_compiler() -> None:
+    """Nothing in it sends the compiler back to Python. The backend runs what was traced as it is."""
+    decoder = decoder_on(CPU, INEXACT, window=9)
+    batch = unlike_sequences()
+    static = StaticPass(decoder, decoder.new_store(101), PassShape(4, 4, 128), frozenset())
+    static.fill(batch)
+    with torch.no_grad():
+        traced = torch.compile(static.run, backend="eager", dynamic=False, fullgraph=True)
+        found = taken_out(traced(), batch)
+    torch.testing.assert_close(found.logits, taken_out(static.run(), batch).logits, atol=1e-5, rtol=1e-5)
