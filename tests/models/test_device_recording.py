@@ -203,6 +203,8 @@ def test_what_cannot_be_recorded_is_refused() -> None:
         RecordedDecoder(Decoder(capped, name="capped", arithmetic=INEXACT), [], device_clock(CPU))
     with pytest.raises(ForerunError, match="CUDA or ROCm"):
         with_graphs(decoder_on(CPU, INEXACT))
+    with pytest.raises(ForerunError, match="found a RecordedDecoder"):
+        with_graphs(recorded()[0])
 
 
 def test_conditions_name_the_recorders() -> None:

@@ -155,8 +155,13 @@ def _played(static: StaticPass, run: Run, batch: PassInput) -> PassOutput:
     return taken_out(run(), batch)
 
 
-def with_graphs(decoder: Decoder) -> RecordedDecoder:
-    """The decoder with CUDA graphs, of CUDA or ROCm. Raises ForerunError elsewhere, and for exact arithmetic."""
-    if decoder.device.type != "cuda":
-        raise ForerunError("a CUDA or ROCm device for graphs", decoder.traits.device, "use the decoder as it is")
-    return RecordedDecoder(decoder, [CudaGraphs()], device_clock(decoder.device))
+def with_graphs(target: Target) -> RecordedDecoder:
+    """The lean decoder with CUDA graphs, of CUDA or ROCm.
+
+    Raises ForerunError for any other target, on any other device, and for exact arithmetic.
+    """
+    if not isinstance(target, Decoder):
+        raise ForerunError("the lean decoder through torch", f"a {type(target).__name__}", "use the target as it is")
+    if target.device.type != "cuda":
+        raise ForerunError("a CUDA or ROCm device for graphs", target.traits.device, "use the decoder as it is")
+    return RecordedDecoder(target, [CudaGraphs()], device_clock(target.device))
