@@ -211,7 +211,9 @@ struct Bf16Attention {
     // fp32 [n] to bf16 in the same place's first half, zero up to the next pair.
     static void stage(const float *row, int n, float *out) {
         uint16_t *halves = (uint16_t *)out;
-        for (int i = 0; i < n; ++i) halves[i] = to_bf16(row[i]);
+        int i = 0;
+        for (; i + W <= n; i += W) store_bf16(halves + i, load(row + i));
+        for (; i < n; ++i) halves[i] = to_bf16(row[i]);
         if (n % 2) halves[n] = 0;
     }
 
@@ -314,7 +316,10 @@ static float to_weights(float *scores, Seen seen, int num_vectors, float softcap
 template <class F> static inline void each_queries(int num_queries, F f) {
     int q = 0;
     for (; q + QUERIES <= num_queries; q += QUERIES) f(q, std::integral_constant<int, QUERIES>{});
-    for (; q < num_queries; ++q) f(q, std::integral_constant<int, 1>{});
+    static_assert(QUERIES == 4, "what is left is up to three");
+    if (num_queries - q == 3) f(q, std::integral_constant<int, 3>{});
+    if (num_queries - q == 2) f(q, std::integral_constant<int, 2>{});
+    if (num_queries - q == 1) f(q, std::integral_constant<int, 1>{});
 }
 
 // One chunk of one kv head for all queries of a tile, into scratch.chunk.

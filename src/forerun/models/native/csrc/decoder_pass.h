@@ -50,6 +50,16 @@ struct AttentionPlan {
     int num_partials;
 };
 
+// f(panel) for all panels, in pieces of neighbours: enough pieces that a slow thread can be helped, few enough that
+// taking one costs nothing, and what a thread asks memory for ahead is mostly its own.
+template <class F> static void each_piece(Team &team, int num_threads, int thread, int num_panels, F f) {
+    constexpr int PIECES = 12;
+    const int size = num_panels / (PIECES * num_threads) + 1;
+    team.share(thread, (num_panels + size - 1) / size, [&](int piece) {
+        for (int panel = piece * size; panel < (piece + 1) * size && panel < num_panels; ++panel) f(panel);
+    });
+}
+
 class DecoderPass {
   public:
     DecoderPass(Team &team, int num_threads, Arena &arena, const fr_decoder &decoder, const fr_pass &pass)
@@ -60,6 +70,10 @@ class DecoderPass {
             arena.begin();
             lay_out(arena);
         } while (arena.grow());
+        for (size_t r = 0; r < (size_t)pass.num_rows; ++r) {
+            zero_tail(mixed_ + r * mixed_stride_, decoder.num_heads * decoder.head_dim);
+            zero_tail(gated_ + r * gated_stride_, decoder.intermediate);
+        }
     }
 
     void run() {
@@ -67,19 +81,21 @@ class DecoderPass {
     }
 
   private:
+    static constexpr int FEW_ROWS = 4;
+
     void travel(int thread) {
         const int hidden = decoder_.hidden, num_rows = pass_.num_rows;
         for (int l = 0; l < decoder_.num_layers; ++l) {
             const fr_layer &layer = decoder_.layers[l];
-            each_row(thread, [&](int r) { prepare_normed(layer.qkv, layer.attention_norm, pass_.x + r * hidden, r, thread); });
+            prepare_rows(thread, [&](int r) { prepare_normed(layer.qkv, layer.attention_norm, pass_.x + r * hidden, r, thread); });
             multiply_into(layer.qkv, qkv_, num_rows, thread);
             each_row(thread, [&](int r) { place_heads(l, r); });
             attend(l, thread);
-            each_row(thread, [&](int r) { prepare_whole(layer.output, mixed_ + (size_t)r * mixed_stride_, r); });
+            prepare_rows(thread, [&](int r) { prepare_row(layer.output, mixed_ + r * mixed_stride_, prepared(layer.output, r, thread)); });
             add_to_stream(layer.output, layer.attention_output_norm, thread);
-            each_row(thread, [&](int r) { prepare_normed(layer.gate_up, layer.mlp_norm, pass_.x + r * hidden, r, thread); });
+            prepare_rows(thread, [&](int r) { prepare_normed(layer.gate_up, layer.mlp_norm, pass_.x + r * hidden, r, thread); });
             multiply_gated(layer.gate_up, thread);
-            each_row(thread, [&](int r) { prepare_whole(layer.down, gated_ + (size_t)r * gated_stride_, r); });
+            prepare_rows(thread, [&](int r) { prepare_row(layer.down, gated_ + r * gated_stride_, prepared(layer.down, r, thread)); });
             add_to_stream(layer.down, layer.mlp_output_norm, thread);
             if (float *tap = pass_.taps[l])
                 each_row(thread, [&](int r) { memcpy(tap + r * hidden, pass_.x + r * hidden, hidden * sizeof(float)); });
@@ -99,27 +115,33 @@ class DecoderPass {
         });
     }
 
-    char *prepared(const fr_linear &linear, int row) { return prepared_ + row * prepared_stride(linear); }
+    // Rows for the linear that comes next. Of a few rows every thread prepares its own copy, which is sooner done than
+    // waiting for another thread's.
+    template <class F> void prepare_rows(int thread, F f) {
+        if (!has_few_rows_) return each_row(thread, f);
+        for (int r = 0; r < pass_.num_rows; ++r) f(r);
+    }
+
+    char *prepared_rows(int thread) { return prepared_ + (has_few_rows_ ? thread * prepared_bytes_ : 0); }
+
+    char *prepared(const fr_linear &linear, int row, int thread) {
+        return prepared_rows(thread) + row * prepared_stride(linear);
+    }
 
     void prepare_normed(const fr_linear &linear, const float *norm, const float *x, int row, int thread) {
         float *out = row_scratch_[thread];
         rms_norm(x, norm, decoder_.norm_eps, linear.num_inputs, out);
         zero_tail(out, linear.num_inputs);
-        prepare_row(linear, out, prepared(linear, row));
-    }
-
-    void prepare_whole(const fr_linear &linear, float *x, int row) {
-        zero_tail(x, linear.num_inputs);
-        prepare_row(linear, x, prepared(linear, row));
+        prepare_row(linear, out, prepared(linear, row, thread));
     }
 
     static void zero_tail(float *row, int n) { memset(row + n, 0, (round_up(n, K_MULTIPLE) - n) * sizeof(float)); }
 
     // f(first output, count, sums [rows][PANEL]) for each panel of `linear` over the prepared rows.
     template <class F> void each_panel(const fr_linear &linear, int num_rows, int thread, F f) {
-        team_.share(thread, num_panels(linear.num_outputs), [&](int panel) {
+        each_piece(team_, num_threads_, thread, num_panels(linear.num_outputs), [&](int panel) {
             float *sums = sums_[thread];
-            multiply(linear, panel, prepared_, num_rows, sums);
+            multiply(linear, panel, prepared_rows(thread), num_rows, sums);
             const int first = panel * PANEL, left = linear.num_outputs - first;
             const int count = left < PANEL ? left : PANEL;
             if (linear.bias)
@@ -261,9 +283,13 @@ class DecoderPass {
 
     void head(int thread) {
         const int num_rows = pass_.num_logit_rows;
-        team_.share(thread, num_rows, [&](int i) {
+        const auto prepare = [&](int i) {
             prepare_normed(decoder_.head, decoder_.final_norm, pass_.x + pass_.logit_rows[i] * decoder_.hidden, i, thread);
-        });
+        };
+        if (has_few_rows_)
+            for (int i = 0; i < num_rows; ++i) prepare(i);
+        else
+            team_.share(thread, num_rows, prepare);
         multiply_into(decoder_.head, pass_.logits, num_rows, thread);
         if (decoder_.final_softcap == 0.0f) return;
         const float cap = decoder_.final_softcap;
@@ -308,7 +334,9 @@ class DecoderPass {
                 }
                 plan.tiles.push_back(tile);
             }
-        plan.is_split = (int)plan.tiles.size() * decoder_.num_kv_heads < 4 * num_threads_;
+        int longest = 0;
+        for (const AttentionTile &tile : plan.tiles) longest = tile.num_keys > longest ? tile.num_keys : longest;
+        plan.is_split = longest > CHUNK && (int)plan.tiles.size() * decoder_.num_kv_heads < 4 * num_threads_;
         for (int t = 0; t < (int)plan.tiles.size(); ++t) {
             const int begin = plan.tiles[t].first_key / CHUNK, end = (plan.tiles[t].num_keys - 1) / CHUNK + 1;
             // The heads of one chunk lie beside each other in memory, so they are worked on one after the other.
@@ -331,7 +359,9 @@ class DecoderPass {
         mixed_ = arena.take<float>(rows * mixed_stride_);
         gated_ = arena.take<float>(rows * gated_stride_);
         branch_ = arena.take<float>(rows * decoder_.hidden);
-        prepared_ = arena.take<char>(rows * widest * sizeof(float));
+        has_few_rows_ = rows <= FEW_ROWS;
+        prepared_bytes_ = rows * widest * sizeof(float);
+        prepared_ = arena.take<char>(prepared_bytes_ * (has_few_rows_ ? num_threads_ : 1));
         int num_partials = 0;
         for (const AttentionPlan &plan : plans_) num_partials = plan.num_partials > num_partials ? plan.num_partials : num_partials;
         const int queries = TILE * shared_;
@@ -357,7 +387,8 @@ class DecoderPass {
     const fr_decoder &decoder_;
     const fr_pass &pass_;
     const int shared_, width_; // query heads of a kv head; head_dim in whole vectors
-    int mixed_stride_ = 0, gated_stride_ = 0;
+    size_t mixed_stride_ = 0, gated_stride_ = 0, prepared_bytes_ = 0;
+    bool has_few_rows_ = false;
     float *qkv_, *mixed_, *gated_, *branch_, *partials_;
     char *prepared_;
     std::vector<float *> row_scratch_, sums_;

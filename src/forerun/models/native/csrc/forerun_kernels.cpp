@@ -87,8 +87,8 @@ class LinearsAlone {
     }
 
     void pass_over(const fr_linear &linear, int thread) {
-        team_.share(thread, num_panels(linear.num_outputs),
-                    [&](int panel) { multiply(linear, panel, prepared_, num_rows_, sums_[thread]); });
+        each_piece(team_, num_threads_, thread, num_panels(linear.num_outputs),
+                   [&](int panel) { multiply(linear, panel, prepared_, num_rows_, sums_[thread]); });
     }
 
     Team &team_;

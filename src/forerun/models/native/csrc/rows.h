@@ -41,7 +41,9 @@ static inline void store_head(int kind, const float *head, int n, void *to, floa
     if (kind == FR_FP32) {
         memcpy(to, head, n * sizeof(float));
     } else if (kind == FR_BF16) {
-        for (int i = 0; i < n; ++i) ((uint16_t *)to)[i] = to_bf16(head[i]);
+        int i = 0;
+        for (; i + W <= n; i += W) store_bf16((uint16_t *)to + i, load(head + i));
+        for (; i < n; ++i) ((uint16_t *)to)[i] = to_bf16(head[i]);
     } else {
         float largest = 0;
         for (int i = 0; i < n; ++i) largest = fabsf(head[i]) > largest ? fabsf(head[i]) : largest;

@@ -1,0 +1,70 @@
+"""Two things timed in turn: pairs of a quiet machine, their ratio and its interval."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from forerun.sweep.load_guard import LoadLimits, LoadWatch
+from forerun.sweep.statistics import median, median_interval
+
+# Clocks tick in hundredths of a second: a shorter turn can't tell our own time from a neighbour's.
+TURN_SECONDS = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Median seconds of one call within a turn, and why the turn doesn't count (empty: it does)."""
+
+    seconds: float
+    spoiled_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """First over second. ``low`` and ``high`` are NaN below six pairs."""
+
+    value: float
+    low: float
+    high: float
+    num_pairs: int
+    num_spoiled: int
+    seconds: tuple[float, float]
+
+
+def take_turn(call: Callable[[], object]) -> Turn:
+    """Calls it for ``TURN_SECONDS``, at least once."""
+    times = []
+    with LoadWatch() as watch:
+        end = time.perf_counter() + TURN_SECONDS
+        while not times or time.perf_counter() < end:
+            start = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - start)
+    return Turn(median(times), LoadLimits().spoiled_by(watch.reading))
+
+
+def compare(first: Callable[[], object], second: Callable[[], object], num_pairs: int) -> Ratio:
+    """``num_pairs`` pairs that count, or as many as three times the tries give."""
+    first(), second()
+    pairs: list[tuple[float, float]] = []
+    num_spoiled = 0
+    gc.collect()
+    gc.disable()
+    try:
+        while len(pairs) < num_pairs and len(pairs) + num_spoiled < 3 * num_pairs:
+            turns = take_turn(first), take_turn(second)
+            if any(turn.spoiled_by for turn in turns):
+                num_spoiled += 1
+            else:
+                pairs.append((turns[0].seconds, turns[1].seconds))
+    finally:
+        gc.enable()
+    ratios = [one / other for one, other in pairs]
+    interval = median_interval(ratios)
+    nan = float("nan")
+    low, high = (interval.low, interval.high) if interval else (nan, nan)
+    seconds = (median([one for one, _ in pairs]), median([other for _, other in pairs])) if pairs else (nan, nan)
+    return Ratio(median(ratios) if ratios else nan, low, high, len(pairs), num_spoiled, seconds)
