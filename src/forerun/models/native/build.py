@@ -7,7 +7,7 @@ by hand. Nothing but a C++20 compiler is needed. Runs before forerun is installe
 from __future__ import annotations
 
 import os
-import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,13 +21,16 @@ LIBRARIES = HERE / "lib"
 
 _AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mprefer-vector-width=512")
 _AVX512_BF16 = (*_AVX512, "-mavx512bf16", "-mavx512vnni")
-# Compiler flags per instruction set, best last.
+# Compiler flags per instruction set ("path"), best last.
 PATHS: dict[str, tuple[str, ...]] = {
     "baseline": (),
     "avx2": ("-mavx2", "-mfma"),
     "avx512": _AVX512,
     "avx512_bf16": _AVX512_BF16,
+    "amx": (*_AVX512_BF16, "-mamx-tile", "-mamx-bf16"),
 }
+# The amx path with its tiles computed in memory: for tests on machines without AMX, slow, never chosen.
+EMULATED = {"amx_emulated": ("-DFR_EMULATE_AMX",)}
 # Contraction is off: whether a product and a sum are fused must not depend on how the compiler unrolls a loop.
 _FLAGS = ("-O3", "-std=c++20", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno", "-pthread", "-DNDEBUG")
 
@@ -43,36 +46,38 @@ def library_file(path: str, directory: Path = LIBRARIES) -> Path:
     return directory / f"forerun_{path}.so"
 
 
-def build(directory: Path = LIBRARIES) -> list[str]:
-    """Compiles every path that this kind of machine can have; returns their names.
+def build(directory: Path = LIBRARIES, paths: Sequence[str] = tuple(PATHS)) -> list[str]:
+    """Compiles those of ``paths`` whose flags the compiler has for this kind of machine; returns their names.
 
     Raises RuntimeError with the compiler's words where there is no compiler or it refuses.
     """
     compiler = find_compiler()
     if compiler is None:
         raise RuntimeError("no C++ compiler: install g++ or clang++, or set CXX")
-    is_x86 = platform.machine() in ("x86_64", "AMD64")
-    paths = [path for path in PATHS if is_x86 or path == "baseline"]
+    flags = {path: (PATHS | EMULATED)[path] for path in paths if _accepts(compiler, (PATHS | EMULATED)[path])}
     directory.mkdir(parents=True, exist_ok=True)
     # gcc makes tables of templates one for the whole process, whichever library they were loaded with first; the
     # libraries of two instruction sets need their own.
-    flags = [*_FLAGS, *(["-fno-gnu-unique"] if _accepts(compiler, "-fno-gnu-unique") else [])]
+    common = [*_FLAGS, *(["-fno-gnu-unique"] if _accepts(compiler, ["-fno-gnu-unique"]) else [])]
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        for _ in pool.map(lambda path: _compile(compiler, flags, path, directory), paths):
+        for _ in pool.map(lambda path: _compile(compiler, [*common, *flags[path]], path, directory), flags):
             pass
-    return paths
+    return list(flags)
 
 
-def _accepts(compiler: str, flag: str) -> bool:
-    command = [compiler, flag, "-Werror", "-E", "-x", "c++", os.devnull]
-    return subprocess.run(command, capture_output=True).returncode == 0
+def _accepts(compiler: str, flags: Sequence[str]) -> bool:
+    command = [*shlex.split(compiler), *flags, "-Werror", "-E", "-x", "c++", os.devnull]
+    try:
+        return subprocess.run(command, capture_output=True).returncode == 0
+    except OSError as error:
+        raise RuntimeError(f"{compiler} doesn't start: {error}") from error
 
 
 def _compile(compiler: str, flags: Sequence[str], path: str, directory: Path) -> None:
     out = library_file(path, directory)
     fresh = out.with_suffix(f".{os.getpid()}.tmp")
     sources = sorted(str(source) for source in SOURCES.glob("*.cpp"))
-    command = [compiler, *flags, *PATHS[path], f'-DFR_PATH="{path}"', *sources, "-o", str(fresh)]
+    command = [*shlex.split(compiler), *flags, f'-DFR_PATH="{path}"', *sources, "-o", str(fresh)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         fresh.unlink(missing_ok=True)

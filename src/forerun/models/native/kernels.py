@@ -17,12 +17,15 @@ from forerun.errors import ForerunError
 from forerun.models.native.build import PATHS, library_file
 from forerun.models.native.structs import BlockPanelStruct, DecoderStruct, LinearStruct, PassStruct
 
+_AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "fma"})
+_AVX512_BF16 = _AVX512 | {"avx512_bf16", "avx512_vnni"}
 # Flags of /proc/cpuinfo that a path needs.
 _NEEDS = {
     "baseline": frozenset[str](),
     "avx2": frozenset({"avx2", "fma"}),
-    "avx512": frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl"}),
-    "avx512_bf16": frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_bf16", "avx512_vnni"}),
+    "avx512": _AVX512,
+    "avx512_bf16": _AVX512_BF16,
+    "amx": _AVX512_BF16 | {"amx_tile", "amx_bf16"},
 }
 
 

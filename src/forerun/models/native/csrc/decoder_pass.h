@@ -84,6 +84,7 @@ class DecoderPass {
     static constexpr int FEW_ROWS = 4;
 
     void travel(int thread) {
+        [[maybe_unused]] const TilesOfTask tiles;
         const int hidden = decoder_.hidden, num_rows = pass_.num_rows;
         for (int l = 0; l < decoder_.num_layers; ++l) {
             const fr_layer &layer = decoder_.layers[l];

@@ -27,6 +27,7 @@ class LinearRun {
 
   private:
     void work(int thread) {
+        [[maybe_unused]] const TilesOfTask tiles;
         const int padded = round_up(linear_.num_inputs, K_MULTIPLE);
         team_.share(thread, num_rows_, [&](int r) {
             memset(rows_[thread], 0, padded * sizeof(float));
@@ -81,6 +82,7 @@ class LinearsAlone {
     }
 
     void work(int thread) {
+        [[maybe_unused]] const TilesOfTask tiles;
         for (int l = 0; l < decoder_.num_layers; ++l)
             for (const fr_linear *linear : linears_of(decoder_.layers[l])) pass_over(*linear, thread);
         pass_over(decoder_.head, thread);
@@ -107,7 +109,13 @@ struct fr_team {
 
 const char *fr_path(void) { return FR_PATH; }
 
-int fr_start(void) { return 1; }
+int fr_start(void) {
+#if defined(FR_HAS_TILES)
+    return may_use_tiles();
+#else
+    return 1;
+#endif
+}
 
 fr_team *fr_new_team(void) { return new fr_team; }
 

@@ -1,23 +1,21 @@
 // Linears over packed panels: y[row][output] = sum over k of w[output][k] * x[row][k], k ascending, for every row alike.
 //
-// A panel is 32 outputs. It is a run of steps of 128 bytes: for bf16 a step is two k (32 pairs), for fp32 one k. Outputs
-// are lanes, so a row's sum never meets another row's, and the row count only decides how many rows share a weight that
-// was loaded once: rows are cut into tiles whose accumulators fit the registers.
+// Outputs are lanes, so a row's sum never meets another row's, and the row count only decides how many rows share a weight
+// that was loaded once: rows are cut into tiles whose accumulators fit the registers. panel.h says how weights lie.
 #pragma once
 #include <utility>
 
 #include "linear_blocks.h"
+#include "panel.h"
 
-constexpr int PANEL = 32;          // outputs of a panel
-constexpr int HALF = 16;           // gate and up share a panel, half each
-constexpr int STEP_BYTES = 128;    // weights of a step
-constexpr int K_MULTIPLE = 32;     // inputs are padded with zeros to whole AMX tiles
+#if defined(__AMX_BF16__) || defined(FR_EMULATE_AMX)
+#include "linear_amx.h"
+#define FR_HAS_TILES
+#endif
 
-static inline int round_up(int n, int to) { return (n + to - 1) / to * to; }
-static inline int num_panels(int num_outputs) { return round_up(num_outputs, PANEL) / PANEL; }
-
-// A kind knows how a step multiplies. `Input` is what a row is prepared into; INPUT_BYTES of it belong to a step.
-struct Bf16Kind {
+// How one step multiplies in vectors. `Input` is what a row is prepared into; INPUT_BYTES of it belong to a step.
+#if !defined(FR_HAS_TILES)
+struct Bf16Step {
     static constexpr int K_PER_STEP = 2;
 #if defined(__AVX512BF16__)
     // Products of bf16 pairs are summed into fp32 by one instruction.
@@ -53,8 +51,9 @@ struct Bf16Kind {
     static inline void prepare(const float *row, Input *out, int n) { memcpy(out, row, n * sizeof(float)); }
 #endif
 };
+#endif
 
-struct Fp32Kind {
+struct Fp32Step {
     static constexpr int K_PER_STEP = 1;
     typedef float Input;
     static constexpr int INPUT_BYTES = 4;
@@ -75,18 +74,8 @@ constexpr int TILE_ROWS = 12, SLICE = PANEL;
 constexpr int TILE_ROWS = 4, SLICE = HALF;
 #endif
 
-// Weights are asked for before they are needed. A single tile passes them at the speed of memory and looks AHEAD bytes
-// ahead. Several tiles pass over the same block, which lies in the cache by then, and share the asking for the block
-// behind it: tile t of T asks for that block's t-th part, 1/T of a step at every step.
-constexpr int AHEAD = 8192;
-
-struct Asking {
-    const char *next; // address to ask for at the first step
-    int stride;       // bytes that it moves on by at every step
-};
-
 // One tile: R rows times a slice of a panel over `num_steps`, into sums [R][PANEL].
-template <class Kind, int R>
+template <class Step, int R>
 static void multiply_tile(const char *weights, const char *x, size_t x_stride, int num_steps, float *sums, bool resumes,
                           Asking asking) {
     constexpr int V = SLICE / W;
@@ -98,14 +87,14 @@ static void multiply_tile(const char *weights, const char *x, size_t x_stride, i
         const char *next = asking.next + (size_t)step * asking.stride;
         __builtin_prefetch(next);
         __builtin_prefetch(next + 64);
-        typename Kind::Weights w[V];
+        typename Step::Weights w[V];
 #pragma GCC unroll 8
-        for (int v = 0; v < V; ++v) w[v] = Kind::weights(at + v * W * 4);
+        for (int v = 0; v < V; ++v) w[v] = Step::weights(at + v * W * 4);
 #pragma GCC unroll 12
         for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
             for (int v = 0; v < V; ++v)
-                sum[r][v] = Kind::add(sum[r][v], w[v], x + r * x_stride + (size_t)step * Kind::INPUT_BYTES);
+                sum[r][v] = Step::add(sum[r][v], w[v], x + r * x_stride + (size_t)step * Step::INPUT_BYTES);
     }
     for (int r = 0; r < R; ++r)
         for (int v = 0; v < V; ++v) store(sums + r * PANEL + v * W, sum[r][v]);
@@ -113,18 +102,37 @@ static void multiply_tile(const char *weights, const char *x, size_t x_stride, i
 
 typedef void (*MultiplyTile)(const char *, const char *, size_t, int, float *, bool, Asking);
 
-template <class Kind, class> struct TilesUpTo;
-template <class Kind, int... R> struct TilesUpTo<Kind, std::integer_sequence<int, R...>> {
-    static constexpr MultiplyTile tiles[] = {multiply_tile<Kind, R + 1>...};
+template <class Step, class> struct TilesUpTo;
+template <class Step, int... R> struct TilesUpTo<Step, std::integer_sequence<int, R...>> {
+    static constexpr MultiplyTile tiles[] = {multiply_tile<Step, R + 1>...};
 };
-template <class Kind> using Tiles = TilesUpTo<Kind, std::make_integer_sequence<int, TILE_ROWS>>;
+template <class Step> using Tiles = TilesUpTo<Step, std::make_integer_sequence<int, TILE_ROWS>>;
+
+// A kind is a way to multiply, of vectors or of AMX tiles: up to MOST_ROWS rows at once times a panel's `num_steps`, into
+// sums [num_rows][PANEL].
+template <class Step> struct VectorKind : Step {
+    static constexpr int MOST_ROWS = TILE_ROWS;
+    static inline void multiply(int num_rows, const char *weights, const char *x, size_t x_stride, int num_steps,
+                                float *sums, bool resumes, Asking asking) {
+        for (int first = 0; first < PANEL; first += SLICE)
+            Tiles<Step>::tiles[num_rows - 1](weights + first * 4, x, x_stride, num_steps, sums + first, resumes, asking);
+    }
+};
+
+using Fp32Kind = VectorKind<Fp32Step>;
+#if defined(FR_HAS_TILES)
+using Bf16Kind = AmxBf16;
+#else
+using Bf16Kind = VectorKind<Bf16Step>;
+struct TilesOfTask {};
+#endif
 
 constexpr int STEPS_IN_CACHE = 512; // 64 KB of weights stay close while many rows pass over them
 
 // A panel times all rows into sums [num_rows][PANEL]. Cutting k into blocks changes no bit: sums are kept between them.
 template <class Kind>
 static void multiply_panel(const char *panel, const char *x, size_t x_stride, int num_rows, int num_steps, float *sums) {
-    const int num_tiles = (num_rows + TILE_ROWS - 1) / TILE_ROWS;
+    const int num_tiles = (num_rows + Kind::MOST_ROWS - 1) / Kind::MOST_ROWS;
     const int block = num_tiles == 1 ? num_steps : STEPS_IN_CACHE;
     for (int step = 0; step < num_steps; step += block) {
         const int steps = num_steps - step < block ? num_steps - step : block;
@@ -134,9 +142,8 @@ static void multiply_panel(const char *panel, const char *x, size_t x_stride, in
             const Asking asking = num_tiles == 1 ? Asking{weights + AHEAD, STEP_BYTES}
                                                  : Asking{weights + (size_t)steps * STEP_BYTES * (num_tiles + tile) / num_tiles,
                                                           STEP_BYTES / num_tiles};
-            for (int first = 0; first < PANEL; first += SLICE)
-                Tiles<Kind>::tiles[rows - 1](weights + first * 4, x + row * x_stride + (size_t)step * Kind::INPUT_BYTES,
-                                             x_stride, steps, sums + row * PANEL + first, step > 0, asking);
+            Kind::multiply(rows, weights, x + row * x_stride + (size_t)step * Kind::INPUT_BYTES, x_stride, steps,
+                           sums + row * PANEL, step > 0, asking);
             row += rows;
         }
     }
