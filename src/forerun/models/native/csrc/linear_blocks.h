@@ -63,9 +63,13 @@ static inline void prepare_block(const float *row, BlockInput *out) {
     const float largest = largest_lane(most), inverse = largest < 1e-30f ? 0.0f : 127.0f / largest;
     const Vec rounder = splat(12582912.0f); // 1.5 * 2^23: adding it rounds to a whole number
     for (int i = 0; i < BLOCK; i += W) {
-        const VecInt whole = __builtin_convertvector((load(row + i) * inverse + rounder) - rounder, VecInt);
-        const VecByte bytes = __builtin_convertvector(whole, VecByte);
+        const Vec whole = (load(row + i) * inverse + rounder) - rounder;
+#if defined(__AVX512F__)
+        _mm_storeu_si128((__m128i *)(out->numbers + i), _mm512_cvtepi32_epi8(_mm512_cvttps_epi32((__m512)whole)));
+#else
+        const VecByte bytes = __builtin_convertvector(__builtin_convertvector(whole, VecInt), VecByte);
         memcpy(out->numbers + i, &bytes, sizeof bytes);
+#endif
     }
     const int first = sum_of_numbers(out->numbers), second = sum_of_numbers(out->numbers + 16);
     out->scale = (largest < 1e-30f ? 0.0f : largest / 127.0f) + any_lane_nan(strange);
@@ -111,9 +115,10 @@ constexpr int BLOCK_ROWS = 6, BLOCK_SLICE = 32;
 constexpr int BLOCK_ROWS = 3, BLOCK_SLICE = 16;
 #endif
 
-// What is asked for ahead while a block is worked on: `lines` cache lines.
+// What is asked for ahead: while unit u is worked on, the bytes from next + u * stride, `lines` cache lines a block.
 struct BlockAsking {
     const char *next;
+    size_t stride;
     int lines;
 };
 
@@ -126,10 +131,9 @@ static void multiply_block_tile(const char *unit, int lane, const char *x, size_
     for (int r = 0; r < R; ++r)
         for (int v = 0; v < V; ++v) sum[r][v] = resumes ? load(sums + r * 32 + v * W) : Vec{};
     for (int u = 0; u < num_units; ++u, unit += Format::UNIT_BYTES) {
-        const char *block = unit + Format::HEADER;
+        const char *block = unit + Format::HEADER, *next = asking.next + u * asking.stride;
         for (int b = 0; b < Format::BLOCKS; ++b, block += Format::BLOCK_BYTES, x += sizeof(BlockInput)) {
-            for (int line = 0; line < asking.lines; ++line) __builtin_prefetch(asking.next + 64 * line);
-            asking.next += 64 * asking.lines;
+            for (int line = 0; line < asking.lines; ++line, next += 64) __builtin_prefetch(next);
             const char *scales = block + Format::WEIGHTS;
 #pragma GCC unroll 2
             for (int span = 0; span < Format::SPANS; ++span) {
@@ -204,20 +208,20 @@ template <class Format>
 static void multiply_block_panel(const char *panel, const char *x, size_t x_stride, int num_rows, int num_inputs, float *sums) {
     const int num_tiles = (num_rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
     const int num_units = (num_inputs + Format::UNIT_INPUTS - 1) / Format::UNIT_INPUTS;
-    const int fitting = BLOCK_BYTES_IN_CACHE / Format::UNIT_BYTES;
-    const int at_once = num_tiles == 1 ? num_units : fitting;
-    constexpr int LINES = Format::UNIT_BYTES / 64 / Format::BLOCKS + (Format::IS_SUPER ? 1 : 0);
+    // Runs of one length, so that what is asked for during a run is the next one.
+    const int num_runs = num_tiles == 1 ? 1 : (num_units * Format::UNIT_BYTES - 1) / BLOCK_BYTES_IN_CACHE + 1;
+    const int at_once = (num_units + num_runs - 1) / num_runs;
+    constexpr int LINES = (Format::UNIT_BYTES / 64 + Format::BLOCKS - 1) / Format::BLOCKS; // of a block
     for (int unit = 0; unit < num_units; unit += at_once) {
         const int units = num_units - unit < at_once ? num_units - unit : at_once;
         const char *weights = panel + (size_t)unit * Format::UNIT_BYTES;
         const char *inputs = x + (size_t)unit * Format::BLOCKS * sizeof(BlockInput);
         for (int tile = 0, row = 0; tile < num_tiles; ++tile) {
             const int rows = (num_rows - row + num_tiles - tile - 1) / (num_tiles - tile);
-            const size_t behind = (size_t)units * Format::UNIT_BYTES;
-            const int lines = (LINES + num_tiles - 1) / num_tiles;
-            const BlockAsking asking = num_tiles == 1
-                                           ? BlockAsking{weights + BLOCK_AHEAD, LINES}
-                                           : BlockAsking{weights + behind + behind / num_tiles / 64 * 64 * tile, lines};
+            const size_t part = Format::UNIT_BYTES / num_tiles; // of each unit of the next run, asked for by this tile
+            const BlockAsking asking = num_tiles == 1 ? BlockAsking{weights + BLOCK_AHEAD, Format::UNIT_BYTES, LINES}
+                                                      : BlockAsking{weights + units * (Format::UNIT_BYTES + tile * part), part,
+                                                                    (LINES + num_tiles - 1) / num_tiles};
             for (int lane = 0; lane < 32; lane += BLOCK_SLICE)
                 BlockTiles<Format>::tiles[rows - 1](weights, lane, inputs + row * x_stride, x_stride, units,
                                                     sums + row * 32 + lane, unit > 0, asking);

@@ -129,6 +129,12 @@ static inline void store_bf16(uint16_t *to, Vec v) {
 typedef int8_t VecByte __attribute__((vector_size(W)));
 
 static inline Vec load_int8(const int8_t *from) {
+    // GCC converts bytes one by one where it isn't told.
+#if defined(__AVX512F__)
+    return (Vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)from)));
+#elif defined(__AVX2__)
+    return (Vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)from)));
+#endif
     VecByte bytes;
     memcpy(&bytes, from, sizeof bytes);
     return __builtin_convertvector(__builtin_convertvector(bytes, VecInt), Vec);
