@@ -30,6 +30,11 @@ class ReplayedTarget(Target):
         self._logits = torch.zeros(num_positions, inner.traits.vocab_size)
         self._weights = np.ones(num_bytes_read // 8)
 
+    @property
+    def weight_bytes(self) -> int:
+        """See ``Target``."""
+        return self.inner.weight_bytes
+
     def new_store(self, num_slots: int, *dtype: Any) -> KVStore:
         """See ``Target``; nothing is stored while replaying, but the pool moves what it holds."""
         return self.inner.new_store(num_slots, *dtype)

@@ -27,6 +27,10 @@ class LeakyTarget(Target):
         self.traits = inner.traits
         self._leak = leak
 
+    @property
+    def weight_bytes(self) -> int:
+        return self.inner.weight_bytes
+
     def new_store(self, num_slots: int, dtype: torch.dtype | None = None) -> KVStore:
         return self.inner.new_store(num_slots, dtype)
 

@@ -36,6 +36,10 @@ class RecordingTarget(Target):
         self.traits = inner.traits
         self._said: dict[bytes, Tensor] = {}
 
+    @property
+    def weight_bytes(self) -> int:
+        return self.inner.weight_bytes
+
     def new_store(self, num_slots: int, dtype: torch.dtype | None = None) -> TokenStore:
         return TokenStore(self.inner.new_store(num_slots, dtype), num_slots)
 

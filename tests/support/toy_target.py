@@ -33,6 +33,10 @@ class ToyTarget(Target):
         self.num_passes = 0
         self.last_batch: PassInput | None = None
 
+    @property
+    def weight_bytes(self) -> int:
+        return 0
+
     def new_store(self, num_slots: int, dtype: torch.dtype | None = None) -> KVStore:
         stale = torch.full((num_slots, 1, 2), -1, dtype=torch.int64)
         return KVStore([stale], [stale.clone()])

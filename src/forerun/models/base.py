@@ -84,6 +84,11 @@ class Target(ABC):
 
     traits: TargetTraits
 
+    @property
+    @abstractmethod
+    def weight_bytes(self) -> int:
+        """Memory of all weights that are held, packed ones included and shared ones once."""
+
     @abstractmethod
     def new_store(self, num_slots: int, dtype: torch.dtype | None = None) -> KVStore:
         """Storage for ``num_slots`` positions over all sequences, in ``dtype`` or else in the target's own."""

@@ -90,6 +90,12 @@ class Decoder(nn.Module, Target):
             if isinstance(module, Linear):
                 module.pack()
 
+    @property
+    def weight_bytes(self) -> int:
+        """See ``Target``."""
+        packed = sum(module.packed_bytes for module in self.modules() if isinstance(module, Linear))
+        return packed + sum(parameter.nbytes for parameter in self.parameters())
+
     def new_store(self, num_slots: int, dtype: torch.dtype | None = None) -> KVStore:
         """See ``Target``."""
         shape = (self.config.num_kv_heads, self.config.head_dim, self.config.head_dim)

@@ -71,6 +71,12 @@ class AdapterTarget(Target):
         """The error for this model's architecture."""
         return refuse(type(self._model), found)
 
+    @property
+    def weight_bytes(self) -> int:
+        """See ``Target``: the model's parameters, and its output projection in fp32."""
+        weights = {weight.data_ptr(): weight.nbytes for weight in self._model.parameters()}
+        return sum((weights | {self._head.weight.data_ptr(): self._head.weight.nbytes}).values())
+
     def new_store(self, num_slots: int, dtype: torch.dtype | None = None) -> KVStore:
         """Zeroed storage; layers that share keys have one pool layer between them."""
         pools = [layer for layer in self._layers if layer.writes]

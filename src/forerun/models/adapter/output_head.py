@@ -38,7 +38,8 @@ class OutputHead:
     """What a causal LM does after its final norm, on any states.
 
     A shallow copy of the model runs its own forward with the body replaced by the states and the output projection by
-    an fp32 one, so that no family's scaling has to be known here. Tiles have ``ROW_TILE`` rows.
+    an fp32 one, so that no family's scaling has to be known here. Tiles have ``ROW_TILE`` rows. ``weight`` is that of
+    the projection, [vocabulary, hidden].
     """
 
     def __init__(self, model: Any, body_name: str) -> None:
@@ -49,10 +50,8 @@ class OutputHead:
         tail = copy.copy(model)
         tail.__dict__ = dict(model.__dict__)
         bias = None if projection.bias is None else projection.bias.detach().float()
-        tail.__dict__["_modules"] = dict(model._modules) | {
-            name: TiledLinear(projection.weight.detach().float(), bias),
-            body_name: _Body(),
-        }
+        self.weight = projection.weight.detach().float()
+        tail.__dict__["_modules"] = dict(model._modules) | {name: TiledLinear(self.weight, bias), body_name: _Body()}
         self._tail = tail
         self.vocab_size = int(projection.weight.shape[0])
 

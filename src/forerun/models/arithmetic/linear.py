@@ -37,6 +37,11 @@ class Linear(nn.Module, ABC):
         """Frees the plain weight, after which it lives packed, here or elsewhere."""
         self.weight = nn.Parameter(self.weight.new_empty(0), requires_grad=False)
 
+    @property
+    def packed_bytes(self) -> int:
+        """Memory of the packed weight; 0 while the weight is plain, a parameter as any other."""
+        return 0 if self._packed is None else self._packed.nbytes
+
     def forward(self, x: Tensor) -> Tensor:
         """[..., in] -> [..., out]."""
         flat = x.reshape(-1, x.shape[-1]).to(self.dtype)

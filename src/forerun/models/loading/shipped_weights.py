@@ -58,7 +58,7 @@ class ShippedWeights:
             embedding = embedding_there.result()
         head = embedding if config.is_head_tied else self._below_each_other(["lm_head.weight"], None)
         norm = decoder.final_norm.weight.data
-        return NativeWeights(layers, norm, head, embedding.rows, decoder.embedding_scale)
+        return NativeWeights(layers, norm, head, embedding, decoder.embedding_scale)
 
     def _layer(self, index: int, block: DecoderLayer) -> NativeLayer:
         attention, mlp = f"model.layers.{index}.self_attn", f"model.layers.{index}.mlp"

@@ -75,6 +75,11 @@ class NativeDecoder(Target):
             self._weights.head.struct,
         )
 
+    @property
+    def weight_bytes(self) -> int:
+        """See ``Target``."""
+        return self._weights.weight_bytes
+
     def new_store(self, num_slots: int, dtype: torch.dtype | None = None) -> KVStore:
         """See ``Target``."""
         shape = (self.config.num_kv_heads, self.config.head_dim, self.config.head_dim)

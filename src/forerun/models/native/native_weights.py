@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -25,16 +24,35 @@ class NativeLayer:
     down: PackedLinear
     norms: dict[str, Tensor]
 
+    @property
+    def weight_bytes(self) -> int:
+        """Memory of linears and norms."""
+        linears = (self.qkv, self.output, self.gate_up, self.down)
+        return sum(linear.weight_bytes for linear in linears) + sum(norm.nbytes for norm in self.norms.values())
+
 
 @dataclass(frozen=True, slots=True)
 class NativeWeights:
-    """All weights of a decoder. ``embedding_rows`` gives those of token ids, fp32 [n, hidden], before any scaling."""
+    """All weights of a decoder. ``embedding`` is the head itself where the two are tied."""
 
     layers: tuple[NativeLayer, ...]
     final_norm: Tensor
     head: PackedLinear
-    embedding_rows: Callable[[Tensor], Tensor]
+    embedding: PackedLinear | Tensor
     embedding_scale: float
+
+    @property
+    def weight_bytes(self) -> int:
+        """Memory of everything, a tied embedding once."""
+        layers = sum(layer.weight_bytes for layer in self.layers)
+        embedding = self.embedding
+        own = embedding.nbytes if isinstance(embedding, Tensor) else embedding.weight_bytes
+        return layers + self.final_norm.nbytes + self.head.weight_bytes + (0 if embedding is self.head else own)
+
+    def embedding_rows(self, ids: Tensor) -> Tensor:
+        """Rows of token ids, fp32 [n, hidden], before any scaling."""
+        embedding = self.embedding
+        return embedding[ids].float() if isinstance(embedding, Tensor) else embedding.rows(ids)
 
 
 def take_weights(decoder: Decoder, kernels: Kernels) -> NativeWeights:
@@ -51,12 +69,8 @@ def take_weights(decoder: Decoder, kernels: Kernels) -> NativeWeights:
         for block in decoder.blocks
         if isinstance(block, DecoderLayer)
     )
-    embedding = None if decoder.config.is_head_tied else decoder.embedding.data
-
-    def embedding_rows(ids: Tensor) -> Tensor:
-        return head.rows(ids) if embedding is None else embedding[ids].float()
-
-    return NativeWeights(layers, decoder.final_norm.weight.data, head, embedding_rows, decoder.embedding_scale)
+    embedding = head if decoder.config.is_head_tied else decoder.embedding.data
+    return NativeWeights(layers, decoder.final_norm.weight.data, head, embedding, decoder.embedding_scale)
 
 
 def norms_of(block: DecoderLayer) -> dict[str, Tensor]:

@@ -51,6 +51,11 @@ class PackedLinear:
         padded = [F.pad(part, (0, -len(part) % PANEL)) for part in parts]
         return torch.stack([part.view(-1, PANEL) for part in padded], 1).flatten()
 
+    @property
+    def weight_bytes(self) -> int:
+        """Memory of the packed weights and the bias."""
+        return self.weights.nbytes + (0 if self.bias is None else self.bias.nbytes)
+
     def __call__(self, x: Tensor) -> Tensor:
         """[..., in] -> fp32 [..., out]."""
         flat = x.reshape(-1, x.shape[-1])

@@ -73,6 +73,11 @@ class RecordedDecoder(Target):
         self._store: KVStore | None = None
         self._recordings: dict[Kind, tuple[StaticPass, Run]] = {}
 
+    @property
+    def weight_bytes(self) -> int:
+        """See ``Target``."""
+        return self._decoder.weight_bytes
+
     def new_store(self, num_slots: int, dtype: torch.dtype | None = None) -> KVStore:
         """See ``Target``; with one slot more, for spare rows."""
         self._drop_recordings(None)
