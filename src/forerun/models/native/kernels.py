@@ -38,6 +38,11 @@ class Kernels:
         if not self._library.fr_start():
             raise OSError(f"the system refuses what {file.name} needs")
         self.path: str = self._library.fr_path().decode()
+        self._start_team()
+        os.register_at_fork(after_in_child=self._start_team)
+
+    def _start_team(self) -> None:
+        # A fork has none of its parent's threads, and may have locks that they held: the old team is left alone.
         self._team = c_void_p(self._library.fr_new_team())
 
     def packed_bytes(self, kind: int, num_outputs: int, num_inputs: int) -> int:

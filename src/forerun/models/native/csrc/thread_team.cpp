@@ -1,7 +1,6 @@
 #include "thread_team.h"
 
 #include <chrono>
-#include <unistd.h>
 
 namespace {
 
@@ -47,10 +46,6 @@ template <class F> void await(const std::atomic<uint32_t> &watched, std::chrono:
 } // namespace
 
 Team::~Team() {
-    if (owner_ != getpid()) {
-        for (auto &worker : workers_) worker.detach();
-        return;
-    }
     door_.store(CLOSED, std::memory_order_release); // no run has number 0
     num_opened_.fetch_add(1, std::memory_order_release);
     num_opened_.notify_all();
@@ -58,11 +53,6 @@ Team::~Team() {
 }
 
 void Team::grow(int num_threads) {
-    if (owner_ != getpid()) {
-        for (auto &worker : workers_) worker.detach();
-        workers_.clear();
-        owner_ = getpid();
-    }
     if ((int)phases_.size() < num_threads) phases_.resize(num_threads);
     while ((int)workers_.size() < num_threads - 1) {
         const int thread = (int)workers_.size() + 1;

@@ -17,7 +17,8 @@ class Team {
     ~Team();
 
     // Runs task(argument, thread) on up to num_threads threads and returns when all that began have ended. Every thread
-    // must come to the same phases in the same order. One run at a time.
+    // must come to the same phases in the same order. One run at a time. A forked process has none of the threads: it
+    // needs a team of its own.
     void run(int num_threads, void (*task)(void *, int), void *argument);
 
     // Inside a task: one phase. f(i) for every i in 0 .. count - 1, each on whichever thread is free; returns when all
@@ -60,7 +61,6 @@ class Team {
     std::vector<Phase> phases_; // by thread: how many phases of this run it has come to
     void (*task_)(void *, int) = nullptr;
     void *argument_ = nullptr;
-    int owner_ = 0; // process that started the workers: a fork has none of them
     // The door of a run: its number, whether it is closed, how many threads may take part, how many are inside.
     alignas(64) std::atomic<uint64_t> door_{1ull << 32 | 1ull << 31};
     std::atomic<uint32_t> num_opened_{0}, num_left_{0}; // what sleepers at the door watch
