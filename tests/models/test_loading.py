@@ -10,21 +10,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer as Backend
-from tokenizers import models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from forerun.errors import ForerunError
+from forerun.models.adapter.adapter_target import AdapterTarget
 from forerun.models.decoder import Decoder
 from forerun.models.loading import hub
 from forerun.models.loading.load_target import load_target
-from support.tiny_models import BY_NAME, VOCABULARY, TinyModel, load, random_tokens
-
-
-def save_tokenizer(directory: Path) -> None:
-    backend = Backend(models.WordLevel({f"w{index}": index for index in range(VOCABULARY)}, unk_token="w0"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="w2").save_pretrained(directory)
+from support.tiny_models import BY_NAME, TinyModel, load, random_tokens
+from support.tiny_tokenizer import save_tokenizer
 
 
 @pytest.fixture
@@ -41,7 +34,8 @@ def refused(source: str | Path, pattern: str, **kwargs: str) -> None:
     assert "\n" not in str(error.value), "one line"
 
 
-def test_a_directory_loads_whole(directory: Path) -> None:
+def test_a_directory_loads_whole(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORERUN_KERNELS", "torch")
     (directory / "generation_config.json").write_text(json.dumps({"eos_token_id": [5, 2]}))
     loaded = load_target(str(directory), device="cpu", dtype="float32")
     assert isinstance(loaded.target, Decoder)
@@ -53,7 +47,8 @@ def test_a_directory_loads_whole(directory: Path) -> None:
     assert torch.equal(loaded.target.logits_of([3, 4]), load(directory).logits_of([3, 4]))
 
 
-def test_bf16_is_packed_and_keeps_its_bits(directory: Path) -> None:
+def test_bf16_is_packed_and_keeps_its_bits(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORERUN_KERNELS", "torch")
     packed = load_target(directory, device="cpu", dtype="bf16").target
     plain = load(directory, torch.bfloat16)
     assert torch.equal(packed.logits_of(random_tokens(20)), plain.logits_of(random_tokens(20)))
@@ -63,7 +58,7 @@ def test_other_architectures_go_to_the_adapter(tmp_path: Path) -> None:
     model = TinyModel("olmo2", "olmo2", {"head_dim": None}).save(tmp_path)
     save_tokenizer(tmp_path)
     target = load_target(tmp_path, device="cpu", dtype="float32").target
-    assert not isinstance(target, Decoder)
+    assert isinstance(target, AdapterTarget)
     tokens = random_tokens(12)
     with torch.no_grad():
         expected = model(torch.tensor([tokens])).logits[0]

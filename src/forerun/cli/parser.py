@@ -43,7 +43,10 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         help="directory, GGUF file, catalog name or hub:ORG/NAME (default: %(default)s)",
     )
     parser.add_argument(
-        "--dtype", default="auto", choices=("auto", "as-shipped", "float32", "bfloat16"), help="arithmetic (auto)"
+        "--dtype",
+        default="auto",
+        choices=("auto", "as-shipped", "int8", "float32", "bfloat16"),
+        help="arithmetic (auto); int8 is lossy unless measured (docs/quantisation.md)",
     )
     add_kv_flag(parser, default="auto")
     add_inexact_flag(parser)

@@ -60,7 +60,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--past-end", action="store_true", help="generate past the natural end, and label it")
     parser.add_argument("--run-code", action="store_true", help="let checkers run code that the model wrote")
     parser.add_argument(
-        "--dtype", default="auto", choices=("auto", "as-shipped", "float32", "bfloat16"), help="arithmetic (auto)"
+        "--dtype",
+        default="auto",
+        choices=("auto", "as-shipped", "int8", "float32", "bfloat16"),
+        help="arithmetic (auto); int8 is lossy unless measured (docs/quantisation.md)",
     )
     add_kv_flag(parser, default=None)
     add_inexact_flag(parser)

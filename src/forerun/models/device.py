@@ -15,6 +15,8 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 KV_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}
 # A dtype that isn't a number type: the blocks of a quantised file as they are.
 AS_SHIPPED = "as-shipped"
+# Nor is this one: weights rounded to blocks of int8 at loading, sensitive ones left out.
+INT8 = "int8"
 _SHORT_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
@@ -52,7 +54,7 @@ def choose_dtype(wanted: str, device: torch.device) -> torch.dtype:
         return torch.bfloat16 if _is_bf16_fast(device) else torch.float32
     dtype = DTYPES.get(_SHORT_NAMES.get(wanted, wanted))
     if dtype is None:
-        raise ForerunError(f"dtype auto, {AS_SHIPPED}, {', '.join(DTYPES)}", repr(wanted), "choose one of them")
+        raise ForerunError(f"dtype auto, {AS_SHIPPED}, {INT8}, {', '.join(DTYPES)}", repr(wanted), "choose one of them")
     if dtype is torch.float16 and device.type == "cpu":
         raise ForerunError("bfloat16 or float32 on a CPU", "float16", "use --dtype auto")
     return dtype

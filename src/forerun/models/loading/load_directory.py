@@ -16,7 +16,9 @@ from forerun.errors import ForerunError
 from forerun.models.arithmetic.arithmetic import EXACT, Arithmetic
 from forerun.models.base import Target
 from forerun.models.decoder import Decoder
+from forerun.models.device import INT8
 from forerun.models.families.registry import family_of_architecture
+from forerun.models.loading.int8_decoder import int8_artifact, int8_decoder
 from forerun.models.loading.loaded_target import LoadedTarget
 from forerun.models.loading.safetensors_source import SafetensorsSource, weight_files
 from forerun.models.loading.weights import fill
@@ -49,6 +51,34 @@ def load_directory(
     return LoadedTarget(target, tokenizer, artifact)
 
 
+def load_directory_int8(
+    directory: Path, number_type: torch.dtype, *, id: str | None = None, revision: str = UNDISCLOSED
+) -> LoadedTarget:
+    """Weights rounded to int8, sensitive ones and the pool in ``number_type``.
+
+    Raises ForerunError as ``load_directory`` does, for models without a lean decoder and without native kernels.
+    """
+    config = _read_config(directory)
+    family = family_of_architecture(_architecture(config))
+    if family is None:
+        raise ForerunError(
+            f"a model of the lean decoder for dtype {INT8}", _architecture(config), "use --dtype auto for this model"
+        )
+    eos = _eos_token_ids(directory, config)
+    decoder_config = family.read(getattr(config, "text_config", config))
+    empty = Decoder(decoder_config, name=directory.name, dtype=number_type, device="meta", eos_token_ids=eos)
+    source = SafetensorsSource(directory, norm_offset=family.norm_offset, is_head_tied=decoder_config.is_head_tied)
+    target, rounding = int8_decoder(empty, source)
+    tokenizer = Tokenizer(_read_tokenizer(directory), label=directory.name, eos_token_ids=eos)
+    artifact = Artifact(
+        id=id or directory.name,
+        revision=revision,
+        hash=f"sha256:{_combined_sha256(weight_files(directory))}",
+        quantisation=f"{_stored_dtype(config)}, {rounding}",
+    )
+    return LoadedTarget(target, tokenizer, int8_artifact(artifact))
+
+
 def load_directory_target(
     directory: Path,
     config: Any,
@@ -58,7 +88,7 @@ def load_directory_target(
     arithmetic: Arithmetic = EXACT,
 ) -> Target:
     """The model alone. ``config`` is the directory's transformers configuration."""
-    architecture = (getattr(config, "architectures", None) or ["unknown"])[0]
+    architecture = _architecture(config)
     family = family_of_architecture(architecture)
     if family is None:
         from forerun.models.adapter import load_adapter
@@ -82,6 +112,10 @@ def load_directory_target(
         SafetensorsSource(directory, norm_offset=family.norm_offset, is_head_tied=decoder_config.is_head_tied),
     )
     return on_best_kernels(decoder, find_kernels())
+
+
+def _architecture(config: Any) -> str:
+    return str((getattr(config, "architectures", None) or ["unknown"])[0])
 
 
 def _read_config(directory: Path) -> Any:

@@ -20,10 +20,11 @@ from forerun.models.loading.gguf_config import gguf_decoder_config
 from forerun.models.loading.gguf_file import GGUFFile
 from forerun.models.loading.gguf_source import GGUFSource
 from forerun.models.loading.gguf_tokenizer import gguf_tokenizer
+from forerun.models.loading.int8_decoder import int8_artifact, int8_decoder
 from forerun.models.loading.loaded_target import LoadedTarget
 from forerun.models.loading.shipped_weights import ShippedWeights
 from forerun.models.loading.weights import fill
-from forerun.models.native.kernels import find_kernels
+from forerun.models.native.kernels import find_kernels, required_kernels
 from forerun.models.native.native_decoder import NativeDecoder, on_best_kernels
 from forerun.models.native.stored_blocks import BLOCK
 from forerun.models.pull import file_sha256
@@ -56,23 +57,33 @@ def load_gguf_as_shipped(path: Path, pool_dtype: torch.dtype) -> LoadedTarget:
     )
 
 
+def load_gguf_int8(path: Path, number_type: torch.dtype) -> LoadedTarget:
+    """The file's numbers rounded to int8, sensitive ones and the pool in ``number_type``.
+
+    Raises ForerunError as ``load_gguf`` does, and where there are no native kernels.
+    """
+    file = GGUFFile(path)
+    family, config = _described(file)
+    tokenizer = gguf_tokenizer(file)
+    empty = Decoder(config, name=path.stem, dtype=number_type, device="meta", eos_token_ids=tokenizer.eos_token_ids)
+    target, rounding = int8_decoder(empty, _source(file, family, config, empty))
+    artifact = Artifact(
+        id=path.stem, hash=f"sha256:{file_sha256(path)}", quantisation=f"GGUF {file.quantisation}, {rounding}"
+    )
+    return LoadedTarget(target, tokenizer, int8_artifact(artifact))
+
+
 def load_gguf_decoder_as_shipped(
     file: GGUFFile, pool_dtype: torch.dtype, eos_token_ids: tuple[int, ...] = ()
 ) -> tuple[Target, int]:
     """The model alone, and how many matrices had no kernels for their type and are fp32."""
-    kernels = find_kernels()
-    if kernels is None:
-        raise ForerunError(
-            f"native kernels for dtype {AS_SHIPPED}",
-            "none that are built and wanted here",
-            "use --dtype auto, or build them with python -m forerun.models.native.build",
-        )
+    kernels = required_kernels(AS_SHIPPED)
     family, config = _described(file)
     empty = Decoder(config, name=file.path.stem, device="meta", eos_token_ids=eos_token_ids)
     weights = ShippedWeights(empty, _source(file, family, config, empty), kernels)
     traits = replace(empty.traits, dtype=AS_SHIPPED, device="cpu", is_bit_exact=True)
     target = NativeDecoder(config, traits, weights.read(), pool_dtype, kernels)
-    return target, weights.num_dequantised
+    return target, weights.num_plain
 
 
 def load_gguf_decoder(

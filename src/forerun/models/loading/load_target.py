@@ -9,10 +9,10 @@ import torch
 from forerun.errors import ForerunError
 from forerun.models.arithmetic.arithmetic import EXACT, INEXACT, Arithmetic
 from forerun.models.catalog import CATALOG
-from forerun.models.device import AS_SHIPPED, choose_device, choose_dtype
+from forerun.models.device import AS_SHIPPED, INT8, choose_device, choose_dtype
 from forerun.models.loading.hub import fetch_snapshot, is_hub_id
-from forerun.models.loading.load_directory import load_directory
-from forerun.models.loading.load_gguf import load_gguf, load_gguf_as_shipped
+from forerun.models.loading.load_directory import load_directory, load_directory_int8
+from forerun.models.loading.load_gguf import load_gguf, load_gguf_as_shipped, load_gguf_int8
 from forerun.models.loading.loaded_target import LoadedTarget
 from forerun.models.pull import Progress, pull
 
@@ -28,25 +28,27 @@ def load_target(
     """Loads a Hugging Face directory, a GGUF file, a hub id (``hub:org/name``) or a catalog name.
 
     ``dtype`` auto is bf16 where the machine computes with it, else fp32; ``as-shipped`` multiplies with the blocks of a
-    GGUF file as they are, its activations in int8. Without ``exact``, torch's own kernels compute
-    and rows have other bits beside other rows; the traits say so. Only a hub id or a catalog name that isn't
-    in the cache touches the network. Raises ForerunError for everything that can't be loaded.
+    GGUF file as they are, ``int8`` rounds any file's weights to such blocks, both with activations in int8. Without
+    ``exact``, torch's own kernels compute and rows have other bits beside other rows; the traits say so. Only a hub id
+    or a catalog name that isn't in the cache touches the network. Raises ForerunError for all that can't be loaded.
     """
     on = choose_device(device)
-    is_as_shipped = dtype == AS_SHIPPED
-    number_type = choose_dtype("auto" if is_as_shipped else dtype, on)
+    is_as_shipped, is_int8 = dtype == AS_SHIPPED, dtype == INT8
+    number_type = choose_dtype("auto" if is_as_shipped or is_int8 else dtype, on)
     arithmetic = EXACT if exact else INEXACT
-    if is_as_shipped:
-        _require_native(on, arithmetic)
+    if is_as_shipped or is_int8:
+        _require_native(dtype, on, arithmetic)
 
     def from_gguf(file: Path) -> LoadedTarget:
-        return (
-            load_gguf_as_shipped(file, number_type) if is_as_shipped else load_gguf(file, number_type, on, arithmetic)
-        )
+        if is_as_shipped:
+            return load_gguf_as_shipped(file, number_type)
+        return load_gguf_int8(file, number_type) if is_int8 else load_gguf(file, number_type, on, arithmetic)
 
     def from_directory(directory: Path, **origin: str) -> LoadedTarget:
         if is_as_shipped:
             raise _no_blocks(source, "a directory")
+        if is_int8:
+            return load_directory_int8(directory, number_type, **origin)
         return load_directory(directory, number_type, on, arithmetic, **origin)
 
     path = Path(source).expanduser()
@@ -88,10 +90,10 @@ def _require_gguf(path: Path) -> None:
     )
 
 
-def _require_native(device: torch.device, arithmetic: Arithmetic) -> None:
+def _require_native(dtype: str, device: torch.device, arithmetic: Arithmetic) -> None:
     if device.type != "cpu" or arithmetic is INEXACT:
         found = f"device {device}" if device.type != "cpu" else "exact=False, which is for torch's own kernels"
-        raise ForerunError(f"the native CPU kernels for dtype {AS_SHIPPED}", found, "use --dtype auto")
+        raise ForerunError(f"the native CPU kernels for dtype {dtype}", found, "use --dtype auto")
 
 
 def _no_blocks(source: str | Path, kind: str) -> ForerunError:

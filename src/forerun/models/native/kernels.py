@@ -121,6 +121,18 @@ def find_kernels(wanted: str | None = None) -> Kernels | None:
     return found
 
 
+def required_kernels(dtype: str) -> Kernels:
+    """``find_kernels`` for what torch can't compute. Raises ForerunError where there are none."""
+    kernels = find_kernels()
+    if kernels is None:
+        raise ForerunError(
+            f"native kernels for dtype {dtype}",
+            "none that are built and wanted here",
+            "use --dtype auto, or build them with python -m forerun.models.native.build",
+        )
+    return kernels
+
+
 @functools.cache
 def _load(path: str) -> Kernels | None:
     file = library_file(path)
