@@ -61,8 +61,8 @@ class TargetTraits:
 
     ``has_recurrent_state``: state can't be cropped, so only the border of a pass is kept and drafts are chains.
     ``is_bit_exact``: whether the same-bytes promise of docs/contract.md holds for this architecture. ``dtype`` is that
-    of linears (``as-shipped``: a file's own blocks) and of a pool that isn't asked for in another, ``device`` where the passes run, as torch writes them;
-    ``kernels`` names what computes them: torch, or the native kernels' instruction set.
+    of linears (``as-shipped``: a file's own blocks) and of a pool that isn't asked for in another, ``device`` where the
+    passes run, as torch writes them; ``kernels`` names what computes them: torch, or the native kernels' instructions.
     """
 
     name: str
