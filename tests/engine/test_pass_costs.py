@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from torch import Tensor
 
 from forerun.conditions import Artifact
 from forerun.engine.costs.cost_cache import (
@@ -88,6 +89,35 @@ def test_a_slice_wants_one_row_of_logits_and_leaves_no_trace(is_recurrent: bool)
     num_passes = len(target.shapes)
     probe.run_slice(64, 100)
     assert len(target.shapes) == num_passes + 1, "the bed is kept"
+
+
+class _Awaited(Tensor):
+    """Logits on a device, as it were: the host has waited for the pass once it has asked for them."""
+
+    num_asked = 0
+
+    def cpu(self) -> Tensor:  # type: ignore[override]
+        type(self).num_asked += 1
+        return self.as_subclass(Tensor)
+
+
+class DistantToy(ClockedToy):
+    """A target whose logits have to be fetched."""
+
+    def forward(self, batch: PassInput, store: KVStore, taps: frozenset = frozenset()) -> PassOutput:
+        output = super().forward(batch, store, taps)
+        return replace(output, logits=output.logits.as_subclass(_Awaited))
+
+
+def test_a_timed_pass_has_ended_on_the_device() -> None:
+    probe = PassProbe(DistantToy())
+    probe.run_pass(8, 1, 64)
+    probe.run_slice(40, 64)
+    _Awaited.num_asked = 0
+    probe.run_pass(8, 1, 64)
+    assert _Awaited.num_asked == 1
+    probe.run_slice(40, 64)
+    assert _Awaited.num_asked == 2
 
 
 def test_measuring_times_what_the_engine_does() -> None:
