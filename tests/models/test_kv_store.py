@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from forerun.models.kv_layer import quantise
 from forerun.models.kv_store import KVStore
@@ -83,6 +86,28 @@ def test_moved_slots_read_the_same(dtype: torch.dtype) -> None:
     index = torch.arange(4, 12)
     assert torch.equal(store.layer(0).gather_keys(index), before[0])
     assert torch.equal(store.layer(0).gather_values(index), before[1])
+
+
+class _Indexed(TorchFunctionMode):
+    """Devices of the indices that tensors are read and written with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.devices: list[str] = []
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function in (Tensor.__getitem__, Tensor.__setitem__) and isinstance(args[1], Tensor):
+            self.devices.append(args[1].device.type)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_slots_to_move_go_to_the_device_before_the_layers_ask_for_them(dtype: torch.dtype) -> None:
+    store = KVStore.zeros([(2, 6, 6)] * 3, 8, dtype, "meta")
+    with _Indexed() as seen:
+        store.move(torch.tensor([0, 1]), torch.tensor([2, 3]))
+    assert seen.devices == ["meta"] * (2 * 3 * (4 if dtype is torch.int8 else 2))
+    KVStore.zeros([], 0, dtype).move(torch.tensor([0]), torch.tensor([1]))  # a recurrent target may have no layers
 
 
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 4), (torch.bfloat16, 2), (torch.int8, 1)])

@@ -78,7 +78,11 @@ class KVStore:
 
     def move(self, source: Tensor, destination: Tensor) -> None:
         """Copies slots ``source`` to ``destination`` (int64 [n] each) in every layer; the two may overlap."""
-        for tensor in self._tensors():
+        tensors = self._tensors()
+        if not tensors:
+            return
+        source, destination = torch.stack((source, destination)).to(tensors[0].device)  # one transfer for all layers
+        for tensor in tensors:
             tensor[destination] = tensor[source].clone()
 
     def _tensors(self) -> tuple[Tensor, ...]:
