@@ -14,7 +14,7 @@ import numpy as np
 
 from forerun.backends.base import Backend, CostProbe, RequestRecord, TrialRecord
 from forerun.conditions import Conditions
-from forerun.drafters.base import DraftRequest
+from forerun.drafters.base import Drafter, DraftRequest
 from forerun.drafters.registry import build, find_method
 from forerun.engine.drafting import Drafting
 from forerun.models.base import TargetTraits
@@ -271,6 +271,9 @@ class FakeProbe(CostProbe):
             self._backend._spend(economics.start(drafting.method, num_tokens) + economics.d(drafting.method, 1, 1))
 
         return run
+
+    def new_drafter(self, drafting: Drafting, drafter: str = "") -> Drafter[Any]:
+        return build(drafting.method, dict(drafting.knobs))
 
 
 def _is_retrieval(drafting: Drafting) -> bool:

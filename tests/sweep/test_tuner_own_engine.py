@@ -75,6 +75,16 @@ def test_a_tune_of_the_real_engine_is_lossless_and_finds_no_leak(tmp_path, metho
         assert cell.figures.tokens_per_round == pytest.approx(cell.predicted_tokens_per_round, rel=0.35)
 
 
+def test_a_corpus_of_text_is_replayed_as_the_engine_reads_it(tmp_path):
+    backend = OwnBackend(loaded(ToyTarget(VOCAB, order=1)))
+    file = tmp_path / "notes.txt"
+    file.write_text(" ".join(prompt.text for prompt in prompts_of(10, VOCAB)))
+    methods = [{"name": "suffix", "knobs": {"corpus": str(file)}}]
+    for cell in tune(tmp_path, plan_of(methods=methods), backend).cells:
+        assert cell.state is not CellState.REFUSED, "the replay has the target's tokenizer"
+        assert cell.predicted_ratio is not None and not cell.has_lossless_failure
+
+
 def test_a_corpus_shared_between_arms_is_noticed(tmp_path):
     backend = SharedCorpus(loaded(ToyTarget(VOCAB, order=1)))
     with pytest.raises(ForerunError, match=r"named corpus for toy-\d+ .* another run fed it"):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from forerun.conditions import Conditions
+from forerun.drafters.base import Drafter
 from forerun.engine.drafting import Drafting
 from forerun.errors import ForerunError
 from forerun.models.base import TargetTraits
@@ -49,9 +51,9 @@ class TrialRecord:
 
 
 class CostProbe(ABC):
-    """Runs single passes and drafts, for C and D. Engines that can't be opened have none.
+    """Runs single passes and drafts, for C and D, and builds drafters, for replays.
 
-    ``prefill_rows``: rows of a slice, as this engine cuts a prompt.
+    Engines that can't be opened have none. ``prefill_rows``: rows of a slice, as this engine cuts a prompt.
     """
 
     traits: TargetTraits
@@ -81,6 +83,13 @@ class CostProbe(ABC):
         """A function (tokens) that starts a new request over the first so many of ``text`` and drafts one token.
 
         What a drafter does with a prompt, once a request: it reads it, indexes it, or runs a second model over it.
+        """
+
+    @abstractmethod
+    def new_drafter(self, drafting: Drafting, drafter: str = "") -> Drafter[Any]:
+        """A cold drafter, built with all that this engine gives its own: for replays.
+
+        Raises ``ForerunError`` where the engine would refuse to build it.
         """
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from forerun.backends.base import Backend, RequestRecord, UnreachableError
 from forerun.drafters.base import Drafter
-from forerun.drafters.registry import build, find_method
+from forerun.drafters.registry import find_method
 from forerun.engine.drafting import Drafting
 from forerun.errors import ForerunError
 from forerun.models.base import TargetTraits
@@ -123,7 +123,9 @@ class Forecaster:
         return replay(lambda: self._new_drafter(candidate), recording, drafting_of(candidate))
 
     def _new_drafter(self, candidate: Candidate) -> Drafter[Any]:
-        drafter = build(candidate.method, dict(candidate.knobs))
+        probe = self.backend.probe
+        assert probe is not None, "costs were measured through it"
+        drafter = probe.new_drafter(drafting_of(candidate), candidate.drafter)
         ingest = getattr(drafter, "ingest", None)
         if self.warm_corpus and ingest is not None:
             ingest(self.warm_corpus)

@@ -47,7 +47,7 @@ class OwnProbe(CostProbe):
         self, drafting: Drafting, params: SamplingParams, drafter: str, text: Sequence[int]
     ) -> Callable[[int, int], None]:
         """See ``CostProbe``. The states stay, so that a repeated call pays for drafting alone."""
-        built = self._build(drafting, drafter)
+        built = self.new_drafter(drafting, drafter)
         states: list[Any] = []
 
         def run(num_speculative_tokens: int, sequences: int) -> None:
@@ -61,7 +61,7 @@ class OwnProbe(CostProbe):
         self, drafting: Drafting, params: SamplingParams, drafter: str, text: Sequence[int]
     ) -> Callable[[int], None]:
         """See ``CostProbe``. Every call has a state of its own and gives it back."""
-        built = self._build(drafting, drafter)
+        built = self.new_drafter(drafting, drafter)
 
         def run(num_tokens: int) -> None:
             state = self._begin(built, params, text[:num_tokens], 0)
@@ -70,7 +70,8 @@ class OwnProbe(CostProbe):
 
         return run
 
-    def _build(self, drafting: Drafting, drafter: str) -> Drafter[Any]:
+    def new_drafter(self, drafting: Drafting, drafter: str = "") -> Drafter[Any]:
+        """See ``CostProbe``: with the target, its tokenizer and the named second model at hand."""
         view, second = TargetView(self._loaded.target), self._drafters.get(drafter)
         context = BuildContext(view, self._loaded.tokenizer, second, kv_dtype=self._kv_dtype)
         return build(drafting.method, drafting.knobs, context)
