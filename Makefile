@@ -13,7 +13,9 @@ PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 
 install: $(VENV)/installed
 
-$(VENV)/installed: pyproject.toml
+# Installing compiles the kernels: their sources count as much as the package's description.
+NATIVE := src/forerun/models/native
+$(VENV)/installed: pyproject.toml setup.py $(NATIVE)/build.py $(wildcard $(NATIVE)/csrc/*)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install --quiet "$(TORCH)"
@@ -44,11 +46,12 @@ bench: install
 	$(BIN)/python -m benchmarks.compare --target smollm2-135m $(QUICK) $(ARGS)
 
 lint: install
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
 
 types: install
 	$(BIN)/mypy
+	MYPYPATH=src $(BIN)/mypy -p benchmarks
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

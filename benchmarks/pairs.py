@@ -36,7 +36,7 @@ class Ratio:
 
 def take_turn(call: Callable[[], object]) -> Turn:
     """Calls it for ``TURN_SECONDS``, at least once."""
-    times = []
+    times: list[float] = []
     with LoadWatch() as watch:
         end = time.perf_counter() + TURN_SECONDS
         while not times or time.perf_counter() < end:
