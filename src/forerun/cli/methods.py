@@ -1,4 +1,4 @@
-"""``forerun methods``: the dependency table."""
+"""``forerun methods``: the dependency table, and the kernels of this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints every registered method with its structure."""
+    """Prints every registered method with its structure, and what computes passes here."""
     from forerun.drafters.registry import METHODS
 
     infos = [method.info for method in METHODS.values()]
@@ -41,8 +41,21 @@ def run(args: argparse.Namespace) -> int:
             f"{grid} (at most {info.max_num_speculative_tokens})" if grid else "-",
             info.summary,
         )
-    Terminal().print(table)
+    terminal = Terminal()
+    terminal.print(table)
+    terminal.print(f"On this CPU passes are computed by: {_kernels()}.")
     return 0
+
+
+def _kernels() -> str:
+    """The kernel path that a lean decoder gets here, and what else was built."""
+    from forerun.models.native.build import PATHS, library_file
+    from forerun.models.native.kernels import find_kernels
+
+    found = find_kernels()
+    built = [path for path in PATHS if library_file(path).exists()]
+    name = "torch" if found is None else f"native kernels, {found.path}"
+    return f"{name} (built: {', '.join(built) or 'none'})"
 
 
 def _plain(info: MethodInfo) -> dict[str, object]:

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers.utils import logging as transformers_logging
 
+from forerun.models.decoder import Decoder
 from forerun.models.loading.load_target import load_target
 from forerun.models.loading.loaded_target import LoadedTarget
+from forerun.models.native.fallback import describe_fallback
 from forerun.models.pull import pull
 
 
 def load_with_progress(source: str, *, dtype: str, device: str, exact: bool) -> LoadedTarget:
-    """``load_target`` with a bar while something is fetched."""
+    """``load_target`` with a bar while something is fetched, and a line where the native kernels are missed."""
     # What is wrong with a checkpoint comes as an error of ours, in one line; the library would say it twice and longer.
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity(transformers_logging.CRITICAL)
     with _bar(f"fetching {source}") as report:
-        return load_target(source, dtype=dtype, device=device, exact=exact, progress=report)
+        loaded = load_target(source, dtype=dtype, device=device, exact=exact, progress=report)
+    if exact and isinstance(loaded.target, Decoder) and loaded.target.device.type == "cpu":
+        _say_fallback(loaded.target.dtype)
+    return loaded
+
+
+@functools.cache
+def _say_fallback(dtype: torch.dtype) -> None:
+    """Says once what torch costs where kernels should compute."""
+    if (line := describe_fallback(dtype)) is not None:
+        print(f"forerun: {line}", file=sys.stderr)
 
 
 def pull_with_progress(name: str) -> Path:

@@ -24,6 +24,7 @@ def conditions_of(
         "block_size": engine.cache.block_size,
         "dtype": traits.dtype,
         "exact": traits.is_bit_exact,
+        "kernels": traits.kernels,
         "prefill_rows": engine.prefill_rows,
         "row_budget": engine.row_budget,
         "row_limits": "none" if engine.limits is None else engine.limits.describe(engine.prefill_rows),
