@@ -59,7 +59,9 @@ class Figure:
     measure: Callable[[Models, int], Ratio]
 
 
-def _passes(loaded: LoadedTarget, rows: int, context: int, sequences: int = 1, kv: torch.dtype | None = None) -> Callable[[], None]:
+def _passes(
+    loaded: LoadedTarget, rows: int, context: int, sequences: int = 1, kv: torch.dtype | None = None
+) -> Callable[[], None]:
     probe = PassProbe(loaded.target, rows, kv_dtype=kv)
     return lambda: probe.run_pass(rows, sequences, context)
 
@@ -86,9 +88,7 @@ def _concurrency(models: Models, num_pairs: int) -> Ratio:
     params = SamplingParams(max_tokens=48, ignore_eos=True)
     prompts = [[7 + 31 * seed + 5 * i for i in range(16)] for seed in range(8)]
     engine = Engine(models.bf16, cache_tokens=2048, reuses_prefixes=False)
-    ratio = compare(
-        lambda: engine.generate([prompts[0]], params), lambda: engine.generate(prompts, params), num_pairs
-    )
+    ratio = compare(lambda: engine.generate([prompts[0]], params), lambda: engine.generate(prompts, params), num_pairs)
     return Ratio(ratio.value * 8, ratio.low * 8, ratio.high * 8, ratio.num_pairs, ratio.num_spoiled, ratio.seconds)
 
 
