@@ -46,7 +46,7 @@ class Models:
     @cached_property
     def shipped(self) -> LoadedTarget:
         """The file's own blocks."""
-        return load_target(self.source, dtype="shipped")
+        return load_target(self.source, dtype="as-shipped")
 
 
 @dataclass(frozen=True, slots=True)
