@@ -6,6 +6,7 @@ by hand. Nothing but a C++20 compiler is needed. Runs before forerun is installe
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import shutil
@@ -46,6 +47,11 @@ def library_file(path: str, directory: Path = LIBRARIES) -> Path:
     return directory / f"forerun_{path}.so"
 
 
+def interface_number() -> int:
+    """Stands for the text of the C interface: a library with another number has other structures."""
+    return int.from_bytes(hashlib.sha256((SOURCES / "forerun_kernels.h").read_bytes()).digest()[:4], "big")
+
+
 def build(directory: Path = LIBRARIES, paths: Sequence[str] = tuple(PATHS)) -> list[str]:
     """Compiles those of ``paths`` whose flags the compiler has for this kind of machine; returns their names.
 
@@ -77,7 +83,8 @@ def _compile(compiler: str, flags: Sequence[str], path: str, directory: Path) ->
     out = library_file(path, directory)
     fresh = out.with_suffix(f".{os.getpid()}.tmp")
     sources = sorted(str(source) for source in SOURCES.glob("*.cpp"))
-    command = [*shlex.split(compiler), *flags, f'-DFR_PATH="{path}"', *sources, "-o", str(fresh)]
+    names = [f'-DFR_PATH="{path}"', f"-DFR_INTERFACE={interface_number()}"]
+    command = [*shlex.split(compiler), *flags, *names, *sources, "-o", str(fresh)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         fresh.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import warnings
 from ctypes import POINTER, byref, c_char_p, c_int32, c_int64, c_void_p
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from forerun.errors import ForerunError
-from forerun.models.native.build import PATHS, library_file
+from forerun.models.native.build import PATHS, interface_number, library_file
 from forerun.models.native.structs import BlockPanelStruct, DecoderStruct, LinearStruct, PassStruct
 
 _AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "fma"})
@@ -29,12 +30,18 @@ _NEEDS = {
 }
 
 
+class StaleLibraryError(Exception):
+    """The library was built from other sources than these: its structures may have other fields."""
+
+
 class Kernels:
     """One library and its threads. A pass uses as many threads as torch is set to."""
 
     def __init__(self, file: Path) -> None:
-        """Raises OSError for a library that can't be loaded or that the system lets nobody use."""
-        self._library = _declared(ctypes.CDLL(str(file)))
+        """Raises OSError for a library that can't be loaded or that the system lets nobody use, StaleLibraryError for
+        one with another C interface.
+        """
+        self._library = _declared(_of_these_sources(ctypes.CDLL(str(file))))
         if not self._library.fr_start():
             raise OSError(f"the system refuses what {file.name} needs")
         self.path: str = self._library.fr_path().decode()
@@ -140,6 +147,14 @@ def _load(path: str) -> Kernels | None:
         return None
     try:
         return Kernels(file)
+    except StaleLibraryError:
+        warnings.warn(
+            "expected native kernels built from these sources; found older or newer ones, which are not used; "
+            "build them again: python -m forerun.models.native.build",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
     except OSError:
         return None  # another machine's build, or AMX not granted: the next best path serves
 
@@ -150,6 +165,15 @@ def _cpu_flags() -> frozenset[str]:
         return frozenset()
     lines = (line.partition(":") for line in path.read_text().splitlines())
     return frozenset(next((value.split() for key, _, value in lines if key.strip() == "flags"), []))
+
+
+def _of_these_sources(library: ctypes.CDLL) -> ctypes.CDLL:
+    number = getattr(library, "fr_interface", None)
+    if number is not None:
+        number.restype = c_int64
+    if number is None or number() != interface_number():
+        raise StaleLibraryError
+    return library
 
 
 def _declared(library: ctypes.CDLL) -> ctypes.CDLL:

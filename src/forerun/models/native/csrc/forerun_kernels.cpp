@@ -107,6 +107,8 @@ struct fr_team {
     Arena arena;
 };
 
+int64_t fr_interface(void) { return FR_INTERFACE; }
+
 const char *fr_path(void) { return FR_PATH; }
 
 int fr_start(void) {

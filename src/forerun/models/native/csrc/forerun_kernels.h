@@ -70,6 +70,7 @@ typedef struct {
 
 typedef struct fr_team fr_team;
 
+int64_t fr_interface(void);     // which text of this header the library was built from (build.py)
 const char *fr_path(void);      // name of the instruction set that this library was built for
 int fr_start(void);             // 1 if this process may use it (the kernel has to grant AMX), else 0
 fr_team *fr_new_team(void);     // threads that work together; they start when first needed
