@@ -123,11 +123,10 @@ def distances(reference: Quantised, others: Sequence[Quantised], texts: Sequence
     """Of each of the others, over the continuations, the reference's laws computed once."""
     kl, same, num_positions = [0.0] * len(others), [0] * len(others), 0
     for text in texts:
-        start = text.num_prompt - 1  # the row behind which the first continued token stands
-        p = _laws(reference, text)[start:-1]
+        p = _laws(reference, text)
         num_positions += len(p)
         for index, other in enumerate(others):
-            q = _laws(other, text)[start:-1]
+            q = _laws(other, text)
             kl[index] += float((p.exp() * (p - q)).sum())
             same[index] += int((p.argmax(-1) == q.argmax(-1)).sum())
     return [Distance(one / num_positions, count / num_positions, num_positions) for one, count in zip(kl, same)]
@@ -159,7 +158,8 @@ def _plain_decoding(model: Quantised) -> Callable[[], object]:
 
 
 def _laws(model: Quantised, text: HeldOut) -> Tensor:
-    """Log-probabilities float64 [positions, vocabulary] of all tokens of a text."""
+    """Log-probabilities float64 [continued tokens, vocabulary], each of the row before its token."""
     target = model.loaded.target
     kv_dtype = choose_kv_dtype(model.kv_dtype) or target.new_store(0).dtype
-    return torch.cat(list(logits(target, list(text.tokens), kv_dtype))).double().log_softmax(-1)
+    rows = torch.cat(list(logits(target, list(text.tokens), kv_dtype)))
+    return rows[text.num_prompt - 1 : -1].double().log_softmax(-1)
