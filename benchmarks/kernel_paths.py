@@ -1,0 +1,67 @@
+"""Passes of each kernel path and number type: python -m benchmarks.kernel_paths MODEL PATH:DTYPE ...
+
+All arms take turns in one process; times are medians, ratios medians over turns against the first arm. Paths are those
+of FORERUN_KERNELS. With ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 torch computes as on a machine without AVX-512.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from benchmarks.kernel_choice import load_on
+from forerun.engine.costs.pass_probe import PassProbe
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One model in memory; ``seconds`` by rows."""
+
+    name: str
+    probe: PassProbe
+    seconds: dict[int, list[float]] = field(default_factory=dict)
+
+    def measure(self, rows: int, context: int) -> None:
+        """One pass that counts behind one that doesn't."""
+        for is_counted in (False, True):
+            start = time.perf_counter()
+            self.probe.run_pass(rows, 1, context)
+            if is_counted:
+                self.seconds.setdefault(rows, []).append(time.perf_counter() - start)
+
+
+def main() -> None:
+    """Print median milliseconds and the ratio to the first arm, by rows."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kernel_paths", description=__doc__.partition("\n")[0])
+    parser.add_argument("model", help="a model directory, a GGUF file or a catalog name")
+    parser.add_argument("arms", nargs="+", metavar="PATH:DTYPE", help="avx2:bf16 torch:fp32, for example")
+    parser.add_argument("--rows", type=int, nargs="+", default=[1, 16])
+    parser.add_argument("--context", type=int, default=128)
+    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    arms = []
+    for name in options.arms:
+        path, _, dtype = name.partition(":")
+        arms.append(Arm(name, PassProbe(load_on(path, options.model, dtype or "auto"))))
+    for turn in range(options.turns):
+        for arm in arms[:: 1 if turn % 2 else -1]:
+            for rows in options.rows:
+                arm.measure(rows, options.context)
+    print(f"{options.model}, {options.threads} threads, context {options.context}: ms, and times the first arm's")
+    print(f"{'':20}" + "".join(f"{f'{rows} rows':>20}" for rows in options.rows))
+    for arm in arms:
+        cells = []
+        for rows in options.rows:
+            ratio = np.median(np.divide(arm.seconds[rows], arms[0].seconds[rows]))
+            cells.append(f"{1e3 * np.median(arm.seconds[rows]):12.2f} {ratio:6.2f}×")
+        print(f"{arm.name:20}" + "".join(cells))
+
+
+if __name__ == "__main__":
+    main()
