@@ -1,7 +1,7 @@
 """Passes of each kernel path and number type: python -m benchmarks.kernel_paths MODEL PATH:DTYPE ...
 
 All arms take turns in one process; times are medians, ratios medians over turns against the first arm. Paths are those
-of FORERUN_KERNELS. With ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 torch computes as on a machine without AVX-512.
+of FORERUN_KERNELS. ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 lets torch compute as on a CPU without AVX-512.
 """
 
 from __future__ import annotations

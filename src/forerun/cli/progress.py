@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers.utils import logging as transformers_logging
 
+from forerun.models.cpu_quota import keep_threads_within_quota
 from forerun.models.decoder import Decoder
 from forerun.models.loading.load_target import load_target
 from forerun.models.loading.loaded_target import LoadedTarget
@@ -25,6 +26,7 @@ def load_with_progress(source: str, *, dtype: str, device: str, exact: bool) -> 
     # What is wrong with a checkpoint comes as an error of ours, in one line; the library would say it twice and longer.
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity(transformers_logging.CRITICAL)
+    keep_threads_within_quota()
     with _bar(f"fetching {source}") as report:
         loaded = load_target(source, dtype=dtype, device=device, exact=exact, progress=report)
     if exact and isinstance(loaded.target, Decoder) and loaded.target.device.type == "cpu":
