@@ -34,7 +34,7 @@ class Ratio:
     seconds: tuple[float, float]
 
 
-def take_turn(call: Callable[[], object]) -> Turn:
+def take_turn(call: Callable[[], object], limits: LoadLimits) -> Turn:
     """Calls it for ``TURN_SECONDS``, at least once."""
     times: list[float] = []
     with LoadWatch() as watch:
@@ -43,11 +43,14 @@ def take_turn(call: Callable[[], object]) -> Turn:
             start = time.perf_counter()
             call()
             times.append(time.perf_counter() - start)
-    return Turn(median(times), LoadLimits().spoiled_by(watch.reading))
+    return Turn(median(times), limits.spoiled_by(watch.reading))
 
 
-def compare(first: Callable[[], object], second: Callable[[], object], num_pairs: int) -> Ratio:
+def compare(
+    first: Callable[[], object], second: Callable[[], object], num_pairs: int, limits: LoadLimits | None = None
+) -> Ratio:
     """``num_pairs`` pairs that count, or as many as three times the tries give."""
+    limits = limits or LoadLimits()
     first(), second()
     pairs: list[tuple[float, float]] = []
     num_spoiled = 0
@@ -55,7 +58,7 @@ def compare(first: Callable[[], object], second: Callable[[], object], num_pairs
     gc.disable()
     try:
         while len(pairs) < num_pairs and len(pairs) + num_spoiled < 3 * num_pairs:
-            turns = take_turn(first), take_turn(second)
+            turns = take_turn(first, limits), take_turn(second, limits)
             if any(turn.spoiled_by for turn in turns):
                 num_spoiled += 1
             else:
