@@ -179,17 +179,23 @@ def test_points_that_share_a_bed_pay_for_their_pass_alone(is_recurrent):
         assert target.num_passes == num_passes + 1
 
 
-def test_a_draft_model_drafts_again_and_again_behind_the_same_text():
-    backend = tiny_backend()
-    shallow = backend._drafters["shallow"].target
+def rows_of_passes(target):
+    """Rows of every pass that the target runs from now on."""
     passes = []
-    forward = shallow.forward
+    forward = target.forward
 
     def counted(*args, **more):
         passes.append(len(args[0].tokens))
         return forward(*args, **more)
 
-    shallow.forward = counted
+    target.forward = counted
+    return passes
+
+
+def test_a_draft_model_drafts_again_and_again_behind_the_same_text():
+    backend = tiny_backend()
+    shallow = backend._drafters["shallow"].target
+    passes = rows_of_passes(shallow)
     text = backend.prompt_ids(prompts_of(1, 31)[0])
     draft = backend.probe.draft_runner(Drafting("draft_model", 1), PARAMS, "shallow", text)
     draft(3, 1)
@@ -204,14 +210,7 @@ def test_a_draft_model_drafts_again_and_again_behind_the_same_text():
 def test_starting_a_draft_model_runs_it_over_the_prompt_each_time():
     backend = tiny_backend()
     shallow = backend._drafters["shallow"].target
-    passes = []
-    forward = shallow.forward
-
-    def counted(*args, **more):
-        passes.append(len(args[0].tokens))
-        return forward(*args, **more)
-
-    shallow.forward = counted
+    passes = rows_of_passes(shallow)
     text = backend.prompt_ids(prompts_of(1, 31)[0])
     start = backend.probe.start_runner(Drafting("draft_model", 3), PARAMS, "shallow", text)
     for num_tokens in (1, 5, len(text), 5):

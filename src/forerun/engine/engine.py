@@ -71,18 +71,7 @@ class Engine:
         self.row_budget = row_budget
         self.prefill_rows = row_budget if prefill_rows is None else prefill_rows
         self.limits = limits
-        if self.prefill_rows < 1:
-            raise ForerunError("prefill_rows of 1 or more", f"{prefill_rows}", "raise it, or leave it out")
-        if row_budget < 1 + self.drafting.max_rows:
-            raise ForerunError(
-                f"a row budget of at least {1 + self.drafting.max_rows} (one anchor and its draft)",
-                f"{row_budget}",
-                "raise row_budget or lower N",
-            )
-        if self.drafting.is_tree and self.target.traits.has_recurrent_state:
-            raise ForerunError(
-                f"chains for {self.target.traits.name}, whose recurrent state can't branch", "a tree", "draft chains"
-            )
+        self._require_fitting_options()
         second = None
         if drafter is None:
             info = find_method(self.drafting.method).info
@@ -116,6 +105,21 @@ class Engine:
         self._runner = RoundRunner(self.target, self.cache, self.drafter, reuses_prefixes, limits)
         self._next_id = 0
         self._streamed: dict[int, deque[RoundEvent]] = {}
+
+    def _require_fitting_options(self) -> None:
+        """Rows and drafts that the target and each other allow."""
+        if self.prefill_rows < 1:
+            raise ForerunError("prefill_rows of 1 or more", f"{self.prefill_rows}", "raise it, or leave it out")
+        if self.row_budget < 1 + self.drafting.max_rows:
+            raise ForerunError(
+                f"a row budget of at least {1 + self.drafting.max_rows} (one anchor and its draft)",
+                f"{self.row_budget}",
+                "raise row_budget or lower N",
+            )
+        if self.drafting.is_tree and self.target.traits.has_recurrent_state:
+            raise ForerunError(
+                f"chains for {self.target.traits.name}, whose recurrent state can't branch", "a tree", "draft chains"
+            )
 
     def submit(self, prompt: Prompt, params: SamplingParams | None = None, *, session: str = "") -> list[Request]:
         """Queue a prompt (text, or token ids): one request per choice, all with one seed.

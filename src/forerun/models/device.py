@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 import torch
 
 from forerun.errors import ForerunError
+from forerun.models.cpu_info import cpu_flags, cpu_info
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 KV_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}
@@ -95,20 +95,8 @@ def describe_device(device: torch.device) -> DeviceDescription:
 def _is_bf16_fast(device: torch.device) -> bool:
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return device.type == "cpu" and not {"amx_bf16", "avx512_bf16"}.isdisjoint(_cpu_flags())
-
-
-def _cpu_info(field: str) -> str:
-    path = Path("/proc/cpuinfo")
-    if not path.exists():
-        return ""
-    lines = (line.partition(":") for line in path.read_text().splitlines())
-    return next((value.strip() for key, _, value in lines if key.strip() == field), "")
-
-
-def _cpu_flags() -> frozenset[str]:
-    return frozenset(_cpu_info("flags").split())
+    return device.type == "cpu" and not {"amx_bf16", "avx512_bf16"}.isdisjoint(cpu_flags())
 
 
 def _cpu_name() -> str:
-    return _cpu_info("model name") or platform.processor() or platform.machine()
+    return cpu_info("model name") or platform.processor() or platform.machine()

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from forerun.errors import ForerunError
+from forerun.models.cpu_info import cpu_flags
 from forerun.models.native.build import PATHS, interface_number, library_file
 from forerun.models.native.structs import BlockPanelStruct, DecoderStruct, LinearStruct, PassStruct
 
@@ -143,7 +144,7 @@ def required_kernels(dtype: str) -> Kernels:
 @functools.cache
 def _load(path: str) -> Kernels | None:
     file = library_file(path)
-    if not file.exists() or not _NEEDS[path] <= _cpu_flags():
+    if not file.exists() or not _NEEDS[path] <= cpu_flags():
         return None
     try:
         return Kernels(file)
@@ -157,14 +158,6 @@ def _load(path: str) -> Kernels | None:
         return None
     except OSError:
         return None  # another machine's build, or AMX not granted: the next best path serves
-
-
-def _cpu_flags() -> frozenset[str]:
-    path = Path("/proc/cpuinfo")
-    if not path.exists():
-        return frozenset()
-    lines = (line.partition(":") for line in path.read_text().splitlines())
-    return frozenset(next((value.split() for key, _, value in lines if key.strip() == "flags"), []))
 
 
 def _of_these_sources(library: ctypes.CDLL) -> ctypes.CDLL:
