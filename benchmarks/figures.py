@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ from benchmarks.footprint import footprint_of
 from benchmarks.pairs import Ratio, compare
 from forerun.engine.costs.pass_probe import PassProbe
 from forerun.engine.engine import Engine
+from forerun.errors import ForerunError
 from forerun.models.loading.load_target import load_target
 from forerun.models.loading.loaded_target import LoadedTarget
 from forerun.models.native.native_decoder import NativeDecoder
@@ -71,11 +73,20 @@ def _rows(loaded: LoadedTarget, num_pairs: int) -> Ratio:
     return compare(_passes(loaded, 16, 512), _passes(loaded, 1, 512), num_pairs)
 
 
+def _native(models: Models) -> NativeDecoder:
+    if not isinstance(models.bf16.target, NativeDecoder):
+        raise ForerunError("the native kernels", "torch alone", "build them: python -m forerun.models.native.build")
+    return models.bf16.target
+
+
 def _floor(models: Models, num_pairs: int) -> Ratio:
-    target = models.bf16.target
-    if not isinstance(target, NativeDecoder):
-        raise SystemExit("the floor needs the native kernels: python -m forerun.models.native.build")
+    target = _native(models)
     return compare(_passes(models.bf16, 1, 512), lambda: target.run_linears_alone(1), num_pairs)
+
+
+def _linears(models: Models, num_pairs: int) -> Ratio:
+    target = _native(models)
+    return compare(lambda: target.run_linears_alone(16), lambda: target.run_linears_alone(1), num_pairs)
 
 
 def _prefill(models: Models, num_pairs: int) -> Ratio:
@@ -103,6 +114,7 @@ FIGURES = (
     Figure("rows", "C(16) / C(1), bf16, context 512", "<= 1.15", lambda m, n: _rows(m.bf16, n)),
     Figure("rows-shipped", "C(16) / C(1), as shipped, context 512", "<= 1.3", lambda m, n: _rows(m.shipped, n)),
     Figure("floor", "C(1), bf16, context 512 / its linears alone", "<= 1.4 (135M), <= 1.15 (1.5B)", _floor),
+    Figure("linears", "the linears alone, bf16, 16 rows / 1", "", _linears),
     Figure("prefill", "exact / inexact prefill speed, 512 tokens", ">= 0.8", _prefill),
     Figure("concurrency", "tokens a second of 8 requests / 1", ">= 5", _concurrency),
     Figure("context", "C(1) at context 4,096 / 128, bf16", "<= 1.5", lambda m, n: _context(m.bf16, None, n)),
@@ -150,4 +162,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ForerunError as error:
+        sys.exit(f"figures: {error}")
