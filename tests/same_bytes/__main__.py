@@ -9,7 +9,6 @@ from pathlib import Path
 
 from forerun.errors import ForerunError
 from forerun.models.catalog import DEFAULT_MODEL
-from same_bytes.numbers import NUMBERS
 from same_bytes.run import Run
 from same_bytes.run_directory import RunDirectory
 from same_bytes.setting import settings
@@ -32,7 +31,7 @@ def main(argv: Sequence[str] | None = None, subject: Subject | None = None) -> i
 def _run(args: argparse.Namespace, subject: Subject) -> int:
     prompts = subject.prompts(args.prompts)
     directory = RunDirectory(args.out, subject, prompts, args.tokens)
-    chosen = settings(NUMBERS)
+    chosen = settings(subject.weights)
     report = Run(subject, prompts, args.tokens, chosen, directory, lambda line: print(line, flush=True)).run()
     print(f"{report.headline}\n{directory.path / 'report.md'}")
     if report.first_difference:

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from forerun.models.device import AS_SHIPPED, INT8
+from forerun.models.native.kernels import find_kernels
+
+PLAIN = ("bfloat16", "float32")
+BLOCKS = (AS_SHIPPED, INT8)
+POOLS = ("auto", "int8", "float32")
+
 
 @dataclass(frozen=True)
 class Numbers:
@@ -12,10 +19,17 @@ class Numbers:
     weights: str
     kv: str = "auto"
 
+    @classmethod
+    def of(cls, weights: str, kv: str) -> Numbers:
+        """With one name for one thing: fp32 keys and values under fp32 weights are what auto is."""
+        return cls(weights, "auto" if weights == kv == "float32" else kv)
+
     @property
     def label(self) -> str:
         """For names of files and tables."""
         return self.weights if self.kv == "auto" else f"{self.weights} kv {self.kv}"
 
 
-NUMBERS = [Numbers("bfloat16"), Numbers("bfloat16", "int8"), Numbers("bfloat16", "float32"), Numbers("float32")]
+def weights_here() -> list[str]:
+    """What the kernels in force can multiply: torch has none for blocks."""
+    return [*PLAIN, *(BLOCKS if find_kernels() else ())]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from same_bytes.drafts import Drafts
-from same_bytes.numbers import Numbers
+from same_bytes.numbers import POOLS, Numbers
 from support.pairwise import pairwise
 from support.serving import Arrival, Serving
 
@@ -54,11 +54,11 @@ def reference(numbers: Numbers, temperature: float) -> Setting:
     return Setting(Drafts.OFF, numbers, 0, 1, WHOLE, 1, Arrival.TOGETHER, temperature, False, False)
 
 
-def axes(numbers: Sequence[Numbers]) -> dict[str, list[Any]]:
-    """The values of every field of ``Setting``."""
+def axes(weights: Sequence[str], pools: Sequence[str] = POOLS) -> dict[str, Sequence[Any]]:
+    """The values that vary: every field of ``Setting``, its numbers as weights and pool."""
     return {
         "drafts": list(Drafts),
-        "numbers": list(numbers),
+        "weights": weights,
         "n": [1, 3, 7, 15],
         "batch": [1, 2, 8, 16],
         "row_budget": [8, 64, 256, WHOLE],
@@ -67,9 +67,14 @@ def axes(numbers: Sequence[Numbers]) -> dict[str, list[Any]]:
         "temperature": [0.0, 0.8],
         "hits_prefixes": [False, True],
         "is_interrupted": [False, True],
+        "kv": pools,
     }
 
 
-def settings(numbers: Sequence[Numbers]) -> list[Setting]:
-    """A sample in which every two values of two fields meet."""
-    return [Setting(**row) for row in pairwise(axes(numbers))]
+def settings(weights: Sequence[str], pools: Sequence[str] = POOLS) -> list[Setting]:
+    """A sample in which every two values meet."""
+    return [_setting(**row) for row in pairwise(axes(weights, pools))]
+
+
+def _setting(weights: str, kv: str, **others: Any) -> Setting:
+    return Setting(numbers=Numbers.of(weights, kv), **others)

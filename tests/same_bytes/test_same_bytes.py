@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,15 @@ from forerun.models.native.build import PATHS
 from forerun.models.native.kernels import find_kernels
 from same_bytes import arm, run
 from same_bytes.__main__ import main
-from same_bytes.numbers import NUMBERS, Numbers
+from same_bytes.drafts import Drafts
+from same_bytes.numbers import BLOCKS, PLAIN, POOLS, Numbers, weights_here
 from same_bytes.report import Report
 from same_bytes.run_directory import RunDirectory
 from same_bytes.setting import Setting, settings
 from same_bytes.subject import TinySubject
 from support.leaky_target import Leak, more_threads, other_owners, prefill_cuts, rows_beside
 
-SMALL = settings([Numbers("float32")])
+SMALL = settings(["float32"], ["auto"])
 
 
 def compare(directory: Path, leak: Leak | None, chosen: list[Setting], num_prompts: int = 3) -> Report:
@@ -32,11 +34,27 @@ def compare(directory: Path, leak: Leak | None, chosen: list[Setting], num_promp
     return run.Run(subject, prompts, 8, chosen, kept, lambda line: None).run()
 
 
+def test_every_number_type_meets_every_way_to_draft() -> None:
+    chosen = settings([*PLAIN, *BLOCKS])
+    assert len(set(chosen)) == len(chosen) <= 36
+    assert {setting.numbers for setting in chosen} == {Numbers.of(*pair) for pair in product([*PLAIN, *BLOCKS], POOLS)}
+    assert len({(setting.numbers.weights, setting.drafts) for setting in chosen}) == 4 * len(Drafts)
+
+
+def test_blocks_are_multiplied_where_there_are_kernels_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = bool(find_kernels())
+    assert weights_here() == [*PLAIN, *(BLOCKS if built else ())]
+    for weights in weights_here():
+        assert TinySubject().model(Numbers(weights)).traits.dtype == weights
+    monkeypatch.setenv("FORERUN_KERNELS", "torch")
+    assert weights_here() == list(PLAIN)
+
+
 def test_nothing_differs_on_a_tiny_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--model", "tiny", "--prompts", "6", "--tokens", "16", "--out", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("*/report.json")
     report = json.loads(path.read_text())
-    num_settings = len(settings(NUMBERS))
+    num_settings = len(settings(weights_here()))
     assert report["num_tokens"] == sum(row["num_tokens"] for row in report["settings"]) == 6 * 16 * num_settings
     assert report["num_different_rows"] == report["num_different_ids"] == 0
     shown = capsys.readouterr().out
@@ -56,7 +74,7 @@ def runnable_paths() -> list[str]:
 @pytest.mark.parametrize("kernels", runnable_paths())
 def test_nothing_differs_on_any_kernels(kernels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORERUN_KERNELS", kernels)
-    report = compare(tmp_path, None, settings(NUMBERS)[::2])
+    report = compare(tmp_path, None, settings(weights_here())[::2])
     assert report.is_passed, report.first_difference
     assert f"kernels {kernels}" in report.machine
 

@@ -40,8 +40,16 @@ def faded_target(name: str, dtype: torch.dtype = torch.float32) -> Decoder:
 @cache
 def faded_target_on(kernels: str, name: str, dtype: torch.dtype = torch.float32) -> Target:
     """The same, computed by ``kernels``: torch, auto or a native path."""
+    model = faded_model(name)
+    with TemporaryDirectory() as directory:
+        model.save_pretrained(directory)
+        return load_on(kernels, Path(directory), dtype)
+
+
+def faded_model(name: str, **changes: Any) -> Any:
+    """The transformers model of the tiny model ``name``, faded; ``changes`` are to its shape."""
     # An untied head: under a tied one such a model says the same token for ever.
-    model = BY_NAME[name].build(tie_word_embeddings=False)
+    model = BY_NAME[name].build(tie_word_embeddings=False, **changes)
     with torch.no_grad():
         for index, layer in enumerate(model.model.layers):
             for linear in (layer.self_attn.o_proj, layer.mlp.down_proj):
@@ -50,9 +58,7 @@ def faded_target_on(kernels: str, name: str, dtype: torch.dtype = torch.float32)
                 for norm in (layer.post_attention_layernorm, layer.post_feedforward_layernorm):
                     _scale_offset_norm(norm, FADE**index)
         model.lm_head.weight.mul_(SHARPNESS)
-    with TemporaryDirectory() as directory:
-        model.save_pretrained(directory)
-        return load_on(kernels, Path(directory), dtype)
+    return model
 
 
 def _scale_offset_norm(norm: Any, factor: float) -> None:
