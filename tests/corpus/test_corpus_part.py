@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from forerun.corpus.context_order import order_contexts
 from forerun.corpus.corpus_part import CorpusPart
+from forerun.corpus.separated import separated
 from support.substring_counts import Counts
 
 sequences_of_tokens = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=25), min_size=1, max_size=5)
@@ -19,7 +20,7 @@ texts = st.lists(st.integers(0, 3), max_size=30)
 
 
 def part_of(sequences: Sequence[Sequence[int]], max_depth: int) -> CorpusPart:
-    return CorpusPart([np.array(one, dtype=np.int32) for one in sequences], max_depth)
+    return CorpusPart(separated([np.array(one, dtype=np.int32) for one in sequences]), max_depth)
 
 
 def places(sequences: Sequence[Sequence[int]], context: tuple[int, ...]) -> list[int]:

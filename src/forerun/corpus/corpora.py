@@ -22,7 +22,11 @@ class Corpora:
         self.config = config
         self.max_depth = max_depth
         self.shared = self._new_corpus()
+        self._num_proposals = 0
         self._sessions: dict[str, Corpus] = {}
+        # Tokens of each session when it was last fed, and of all: sessions may be many.
+        self._num_fed: dict[str, int] = {}
+        self._num_fed_in_all = 0
 
     def read_file(self, tokenizer: Tokenizer | None, vocab_size: int | None) -> None:
         """Begin with the file that the configuration names, if any; see ``read_corpus``."""
@@ -34,18 +38,27 @@ class Corpora:
         if not self.config.feeds_corpus:
             return
         if not session:
-            self.shared.ingest([output])
+            self.shared.feed(output, self._num_proposals)
             return
         corpus = self._sessions.pop(session, None) or self._new_corpus()
-        corpus.ingest([output])
+        corpus.feed(output, self._num_proposals)
         self._sessions[session] = corpus
-        while sum(one.num_tokens for one in self._sessions.values()) > self.config.max_corpus_tokens:
-            del self._sessions[next(iter(self._sessions))]
+        self._num_fed_in_all += corpus.num_tokens - self._num_fed.get(session, 0)
+        self._num_fed[session] = corpus.num_tokens
+        while self._num_fed_in_all > self.config.max_corpus_tokens:
+            gone = next(iter(self._sessions))
+            del self._sessions[gone]
+            self._num_fed_in_all -= self._num_fed.pop(gone)
+
+    def advance(self, num_proposals: int) -> None:
+        """So many proposals are about to be made: the clock by which the corpora take in what is joined meanwhile."""
+        self._num_proposals += num_proposals
 
     def parts(self, session: str, *, newest_first: bool = True) -> Iterator[CorpusPart]:
         """What a request of that session may read: its own session, then the shared corpus, each by age."""
         own = self._sessions.get(session)
         for corpus in (self.shared,) if own is None else (own, self.shared):
+            corpus.adopt_due(self._num_proposals)
             yield from reversed(corpus.parts) if newest_first else corpus.parts
 
     def _new_corpus(self) -> Corpus:

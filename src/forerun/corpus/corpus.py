@@ -8,12 +8,18 @@ import numpy as np
 
 from forerun.corpus.context_order import Ints
 from forerun.corpus.corpus_part import CorpusPart
+from forerun.corpus.join import Join
+from forerun.corpus.separated import joined, separated, without_first
 
 # A part is joined with what came after it when that is over an eighth of its size: few parts to look through, and every
 # token is indexed anew a bounded number of times on its way to the oldest part.
 GROWTH = 8
-# Indexing so many tokens takes about a millisecond: parts up to this size are joined, and cut, at every occasion.
-SMALL_PART = 1_024
+# Indexing so many tokens takes about a millisecond: done, joined and cut at once. Anything larger takes a ``Join``.
+SMALL_PART = 512
+# A cut is prepared when this share of a bound is left, so that it is done before room runs out.
+SHARE_LEFT = 1 / 16
+# Joins are adopted as proposals come; outputs that come without any must not pile up.
+MAX_ENTRIES = 32
 
 
 class Corpus:
@@ -21,25 +27,31 @@ class Corpus:
 
     What one ``ingest`` brings is counted together. Sequences that come one by one are joined with older ones as they
     add up; parts that are not joined yet are matched one by one. When a large oldest part has to give something up, a
-    ninth of its tokens goes at once. What the corpus holds, and how it is cut into parts, depends on nothing but what
-    was ingested.
+    ninth of its tokens goes at once. ``ingest`` returns when all is joined; ``feed`` leaves that to other threads, and
+    ``adopt_due`` takes over what they made. What the corpus holds, and how it is cut into parts, depends on nothing but
+    what was ingested or fed at which proposal.
     """
 
     def __init__(self, max_depth: int, max_tokens: int, max_sequences: int) -> None:
         self.max_depth = max_depth
         self.max_tokens = max_tokens
         self.max_sequences = max_sequences
-        self.parts: list[CorpusPart] = []
+        self._entries: list[CorpusPart | Join] = []
+
+    @property
+    def parts(self) -> list[CorpusPart]:
+        """What is read, oldest first."""
+        return [part for one in self._entries for part in (one.parts if isinstance(one, Join) else (one,))]
 
     @property
     def num_tokens(self) -> int:
         """Tokens held."""
-        return sum(part.num_tokens for part in self.parts)
+        return sum(one.num_tokens for one in self._entries)
 
     @property
     def num_sequences(self) -> int:
         """Sequences held."""
-        return sum(len(part.lengths) for part in self.parts)
+        return sum(one.num_sequences for one in self._entries)
 
     @property
     def num_bytes(self) -> int:
@@ -48,11 +60,43 @@ class Corpus:
 
     @property
     def tokens(self) -> list[int]:
-        """All tokens held, oldest first."""
+        """All tokens that are read, oldest first."""
         return [token for part in self.parts for sequence in part.sequences() for token in sequence.tolist()]
+
+    @property
+    def joins(self) -> list[Join]:
+        """What is in the making, oldest first."""
+        return [one for one in self._entries if isinstance(one, Join)]
 
     def ingest(self, sequences: Sequence[Sequence[int] | Ints]) -> None:
         """Add finished texts; beyond the bounds the oldest go. Empty ones and those over a bound do not enter."""
+        self._adopt_all()
+        self._enter(sequences, now=0)
+        self._adopt_all()
+
+    def feed(self, output: Sequence[int], now: int) -> None:
+        """Add one finished text as ``ingest`` does, but put off what takes over a millisecond or two.
+
+        ``now`` counts the proposals so far. The text is read at once; one of over ``SMALL_PART`` tokens when due.
+        """
+        self.adopt_due(now)
+        self._enter([output], now)
+        if self._entries:
+            self._cut_ahead(now)
+        if len(self._entries) > MAX_ENTRIES:
+            self._adopt_all()
+
+    def adopt_due(self, now: int) -> None:
+        """Read the joins that are due at proposal ``now``, waiting for what is not ready."""
+        for index, one in enumerate(self._entries):
+            if isinstance(one, Join) and one.due <= now:
+                self._entries[index] = one.result()
+
+    def _adopt_all(self) -> None:
+        self._entries = [one.result() if isinstance(one, Join) else one for one in self._entries]
+
+    def _enter(self, sequences: Sequence[Sequence[int] | Ints], now: int) -> None:
+        """Let in what fits, and the oldest out."""
         if self.max_sequences == 0:
             return
         fitting = [np.asarray(one, dtype=np.int32) for one in sequences if 0 < len(one) <= self.max_tokens]
@@ -64,40 +108,81 @@ class Corpus:
             first -= 1
         if first > 0:
             # Not even all of the new ones fit, and nothing older outlives one of them.
-            self.parts = []
+            self._entries = []
         if newest := fitting[first:]:
-            self._make_room(sum(map(len, newest)), len(newest))
-            self._add(newest)
+            num_tokens = sum(map(len, newest))
+            self._make_room(num_tokens, len(newest), now)
+            self._add(separated(newest), num_tokens, now)
 
-    def _make_room(self, num_tokens: int, num_sequences: int) -> None:
+    def _make_room(self, num_tokens: int, num_sequences: int, now: int) -> None:
         """Let the oldest sequences go until so much fits."""
-        while self.parts:
-            too_many_tokens = self.num_tokens + num_tokens - self.max_tokens
-            too_many_sequences = self.num_sequences + num_sequences - self.max_sequences
-            if too_many_tokens <= 0 and too_many_sequences <= 0:
+        while self._entries:
+            too_many = self._too_many(num_tokens, num_sequences)
+            if max(too_many) <= 0:
                 return
-            oldest = self.parts.pop(0)
-            num_gone = max(too_many_sequences, _num_leading(oldest.lengths, too_many_tokens))
-            if num_gone >= len(oldest.lengths):
+            oldest = self._entries[0]
+            if isinstance(oldest, Join):
+                self._entries[0] = oldest.result()
                 continue
-            if oldest.num_tokens <= SMALL_PART:
-                self.parts.insert(0, CorpusPart(oldest.sequences()[num_gone:], self.max_depth))
-                continue
-            # A larger cut, so that the next ones are free; and newer parts join on the way.
-            num_gone = max(num_gone, _num_leading(oldest.lengths, oldest.num_tokens // (GROWTH + 1)))
-            kept = oldest.sequences()[num_gone:] + [one for part in self.parts for one in part.sequences()]
-            self.parts = [CorpusPart(kept, self.max_depth)] if kept else []
+            num_gone = _num_gone(oldest, *too_many)
+            if num_gone >= oldest.num_sequences:
+                del self._entries[0]
+            elif oldest.num_tokens <= SMALL_PART:
+                self._entries[0] = CorpusPart(without_first(oldest.text, num_gone), self.max_depth)
+            else:
+                self._cut(num_gone, now)
 
-    def _add(self, newest: list[Ints]) -> None:
+    def _cut_ahead(self, now: int) -> None:
+        """Begin to cut a large oldest part while there is room left."""
+        left = round(self.max_tokens * SHARE_LEFT), round(self.max_sequences * SHARE_LEFT)
+        too_many, oldest = self._too_many(*left), self._entries[0]
+        if max(too_many) > 0 and isinstance(oldest, CorpusPart) and oldest.num_tokens > SMALL_PART:
+            num_gone = _num_gone(oldest, *too_many)
+            if num_gone < oldest.num_sequences:
+                self._cut(num_gone, now)
+
+    def _too_many(self, num_tokens: int, num_sequences: int) -> tuple[int, int]:
+        """Tokens and sequences over the bounds if so many came."""
+        return self.num_tokens + num_tokens - self.max_tokens, self.num_sequences + num_sequences - self.max_sequences
+
+    def _cut(self, num_gone: int, now: int) -> None:
+        """Begin to take sequences from the oldest part, and to join what is behind it on the way."""
+        parts: list[CorpusPart] = []
+        for one in self._entries:
+            if isinstance(one, Join):
+                break
+            parts.append(one)
+        self._entries[: len(parts)] = [Join(parts, (), self.max_depth, now=now, num_gone=num_gone)]
+
+    def _add(self, text: Ints, num_tokens: int, now: int) -> None:
         """One more part, joined with those that are not much larger."""
-        num_tokens = sum(map(len, newest))
-        while self.parts and self.parts[-1].num_tokens < max(GROWTH * num_tokens, SMALL_PART):
-            older = self.parts.pop()
-            newest = older.sequences() + newest
-            num_tokens += older.num_tokens
-        self.parts.append(CorpusPart(newest, self.max_depth))
+        first, num_newer = len(self._entries), num_tokens
+        for index, one in reversed(list(enumerate(self._entries))):
+            if isinstance(one, Join):
+                break
+            if one.num_tokens < GROWTH * num_newer or one.num_tokens + num_newer <= SMALL_PART:
+                first = index
+            num_newer += one.num_tokens
+        older = [one for one in self._entries[first:] if isinstance(one, CorpusPart)]
+        if sum(part.num_tokens for part in older) + num_tokens <= SMALL_PART:
+            self._entries[first:] = [CorpusPart(joined([*(part.text for part in older), text]), self.max_depth)]
+        elif num_tokens > SMALL_PART:
+            self._entries[first:] = [Join(older, [text], self.max_depth, now=now)]
+        else:
+            older.append(CorpusPart(text, self.max_depth))
+            self._entries[first:] = older if len(older) == 1 else [Join(older, (), self.max_depth, now=now)]
 
 
-def _num_leading(lengths: Sequence[int], num_tokens: int) -> int:
+def _num_gone(oldest: CorpusPart, too_many_tokens: int, too_many_sequences: int) -> int:
+    """How many sequences the oldest part gives up: from a large one a ninth at once, so that the next cuts are free."""
+    num_gone = max(too_many_sequences, _num_leading(oldest.lengths, too_many_tokens))
+    if oldest.num_tokens > SMALL_PART and too_many_tokens > 0:
+        num_gone = max(num_gone, _num_leading(oldest.lengths, oldest.num_tokens // (GROWTH + 1)))
+    if oldest.num_tokens > SMALL_PART and too_many_sequences > 0:
+        num_gone = max(num_gone, oldest.num_sequences // (GROWTH + 1))
+    return num_gone
+
+
+def _num_leading(lengths: Ints, num_tokens: int) -> int:
     """How many sequences from the front hold ``num_tokens`` tokens at least; all if they don't."""
     return min(len(lengths), int(np.searchsorted(np.cumsum(lengths), num_tokens)) + 1) if num_tokens > 0 else 0

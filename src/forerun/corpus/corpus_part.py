@@ -10,6 +10,7 @@ import numpy as np
 from forerun.corpus.context_order import SEPARATOR, ContextOrder, Ints, order_contexts
 from forerun.corpus.context_tree import ROOT, ContextTree, ancestors_at, build_context_tree
 from forerun.corpus.match import Match
+from forerun.corpus.separated import sequence_lengths
 from forerun.corpus.successors import Successors, count_successors
 
 # A node of the tree, or the complement of the one position where a context occurs.
@@ -24,12 +25,12 @@ class CorpusPart:
     Contexts that occur once need no node: they are their position in the text. A token costs 30 to 60 bytes.
     """
 
-    def __init__(self, sequences: Sequence[Ints], max_depth: int) -> None:
+    def __init__(self, text: Ints, max_depth: int) -> None:
+        """``text`` as ``separated`` puts it together."""
         self.max_depth = max_depth
-        self.lengths = tuple(map(len, sequences))
-        self.num_tokens = sum(self.lengths)
-        gap = np.full(1, SEPARATOR, dtype=np.int32)
-        text = np.concatenate([gap, *(array for sequence in sequences for array in (sequence, gap))])
+        self.lengths = sequence_lengths(text)
+        self.num_sequences = len(self.lengths)
+        self.num_tokens = len(text) - 1 - self.num_sequences
         order = order_contexts(text, max_depth)
         tree = build_context_tree(order)
         successors = count_successors(text, order, tree)
@@ -49,15 +50,19 @@ class CorpusPart:
         self._link_start, self._link_token, self._link_target = self._views("link_start", "link_token", "link_target")
 
     @property
+    def text(self) -> Ints:
+        """All sequences between separators, oldest first."""
+        return self._arrays["text"]
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of all arrays."""
         return sum(array.nbytes for array in self._arrays.values())
 
     def sequences(self) -> list[Ints]:
         """The indexed sequences, oldest first; views of the part's own text."""
-        ends = np.cumsum(np.array(self.lengths, dtype=np.int64) + 1)
-        text = self._arrays["text"]
-        return [text[end - length : end] for length, end in zip(self.lengths, ends, strict=True)]
+        ends = np.cumsum(self.lengths.astype(np.int64) + 1)
+        return [self.text[end - length : end] for length, end in zip(self.lengths, ends, strict=True)]
 
     def match(self, tokens: Sequence[int], most: int) -> list[Match[State]]:
         """Where the text's end occurs, ``most`` of its tokens at most: longest match first, shorter ones behind."""

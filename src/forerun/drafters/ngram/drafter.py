@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from forerun.corpus.corpora import Corpora
-from forerun.corpus.corpus import Corpus
 from forerun.corpus.corpus_part import CorpusPart
-from forerun.drafters.base import Drafter, DrafterState, DraftLimit, DraftRequest, MethodInfo
+from forerun.drafters.base import DraftLimit, DraftRequest, MethodInfo
+from forerun.drafters.corpus_drafter import CorpusDrafter, CorpusDrafterState
 from forerun.drafters.method import BuildContext
 from forerun.drafters.ngram.config import NgramConfig
 from forerun.drafters.ngram.ngram_index import NgramIndex
-from forerun.types import Borrows, Dependency, Draft, Features, Weights
+from forerun.types import Borrows, Dependency, Draft, Weights
 
 
-class NgramState(DrafterState):
+class NgramState(CorpusDrafterState):
     """The text of one request, indexed; ``num_prompt`` of its tokens are the prompt's."""
 
     def __init__(self, index: NgramIndex, num_prompt: int, session: str) -> None:
+        super().__init__(num_prompt, session)
         self.index = index
-        self.num_prompt = num_prompt
-        self.session = session
 
     @property
-    def num_observed(self) -> int:
-        return len(self.index.tokens)
+    def tokens(self) -> list[int]:
+        return self.index.tokens
 
     def fork(self) -> NgramState:
         return NgramState(self.index.copy(), self.num_prompt, self.session)
@@ -33,16 +31,13 @@ class NgramState(DrafterState):
     def truncate(self, length: int) -> None:
         self.index.truncate(length)
 
-    def export(self) -> dict[str, Any]:
-        return {"tokens": self.index.tokens.copy()}
+    def append(self, tokens: Sequence[int]) -> None:
+        for token in tokens:
+            self.index.append(token)
 
 
-class NgramDrafter(Drafter[NgramState]):
-    """Chains copied from earlier in the same request, or from a corpus where that has a longer match.
-
-    The shared corpus is empty until ``ingest`` is called, the knob ``corpus`` names a file, or ``feeds_corpus`` lets
-    finished requests in.
-    """
+class NgramDrafter(CorpusDrafter[NgramState]):
+    """Chains copied from earlier in the same request, or from a corpus where that has a longer match."""
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="ngram",
@@ -57,43 +52,17 @@ class NgramDrafter(Drafter[NgramState]):
 
     def __init__(self, config: NgramConfig) -> None:
         self.config = config
-        self.corpora = Corpora(config, config.max_n)
+        super().__init__(config, config.max_n)
 
     @classmethod
     def build(cls, config: NgramConfig, context: BuildContext) -> NgramDrafter:
-        """Needs nothing of the target but, for a corpus file of text, its tokenizer."""
-        drafter = cls(config)
-        drafter.corpora.read_file(context.tokenizer, context.vocab_size)
-        return drafter
-
-    @property
-    def corpus(self) -> Corpus:
-        """What all requests draft from."""
-        return self.corpora.shared
-
-    def ingest(self, sequences: Sequence[Sequence[int]]) -> None:
-        """Add finished texts to the shared corpus; beyond its limits the oldest go, and none over them enters."""
-        self.corpus.ingest(sequences)
+        """Reads the corpus file, if the configuration names one."""
+        return cls(config).read_corpus(context)
 
     def begin(self, request: DraftRequest) -> NgramState:
         return NgramState(NgramIndex(self.config), len(request.prompt), request.session)
 
-    def propose(self, states: Sequence[NgramState], limits: Sequence[DraftLimit]) -> list[Draft]:
-        return [self._propose(state, limit) for state, limit in zip(states, limits, strict=True)]
-
-    def observe(self, state: NgramState, committed: Sequence[int], features: Features | None) -> None:
-        for token in committed:
-            state.index.append(token)
-
-    def end(self, state: NgramState) -> None:
-        self.corpora.feed(state.session, state.index.tokens[state.num_prompt :])
-
-    def restore(self, request: DraftRequest, exported: dict[str, Any]) -> NgramState:
-        state = self.begin(request)
-        self.observe(state, exported["tokens"], None)
-        return state
-
-    def _propose(self, state: NgramState, limit: DraftLimit) -> Draft:
+    def propose_one(self, state: NgramState, limit: DraftLimit) -> Draft:
         num_tokens = min(limit.num_tokens, limit.num_rows)
         if num_tokens == 0:
             return Draft()

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from forerun.corpus.corpora import Corpora
-from forerun.corpus.corpus import Corpus
-from forerun.drafters.base import Drafter, DrafterState, DraftLimit, DraftRequest, MethodInfo
+from forerun.drafters.base import DraftLimit, DraftRequest, MethodInfo
+from forerun.drafters.corpus_drafter import CorpusDrafter, CorpusDrafterState
 from forerun.drafters.method import BuildContext
 from forerun.drafters.suffix.config import SuffixConfig
 from forerun.drafters.suffix.draft_search import DraftSearch
 from forerun.drafters.suffix.suffix_tree import SuffixTree
-from forerun.types import Borrows, Dependency, Draft, Features, Weights
+from forerun.types import Borrows, Dependency, Draft, Weights
 
 
-class SuffixState(DrafterState):
+class SuffixState(CorpusDrafterState):
     """Prompt and own output of one request as a suffix tree; ``num_prompt`` of the tokens are the prompt's."""
 
     def __init__(self, tree: SuffixTree, num_prompt: int, session: str) -> None:
+        super().__init__(num_prompt, session)
         self.tree = tree
-        self.num_prompt = num_prompt
-        self.session = session
 
     @property
-    def num_observed(self) -> int:
-        return len(self.tree.tokens)
+    def tokens(self) -> list[int]:
+        return self.tree.tokens
 
     def fork(self) -> SuffixState:
         return SuffixState(self.tree.copy(), self.num_prompt, self.session)
@@ -38,21 +36,13 @@ class SuffixState(DrafterState):
         self.tree = SuffixTree(self.tree.max_depth)
         self.append(kept)
 
-    def export(self) -> dict[str, Any]:
-        return {"tokens": self.tree.tokens.copy()}
-
     def append(self, tokens: Sequence[int]) -> None:
-        """More committed tokens."""
         for token in tokens:
             self.tree.append(token)
 
 
-class SuffixDrafter(Drafter[SuffixState]):
-    """Chains or trees by frequency, as long as the match warrants.
-
-    The shared corpus is empty until ``ingest`` is called, the knob ``corpus`` names a file, or ``feeds_corpus`` lets
-    finished requests in.
-    """
+class SuffixDrafter(CorpusDrafter[SuffixState]):
+    """Chains or trees by frequency, as long as the match warrants."""
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="suffix",
@@ -67,43 +57,18 @@ class SuffixDrafter(Drafter[SuffixState]):
 
     def __init__(self, config: SuffixConfig) -> None:
         self.config = config
-        self.corpora = Corpora(config, config.max_depth)
+        super().__init__(config, config.max_depth)
         self._search = DraftSearch(config)
 
     @classmethod
     def build(cls, config: SuffixConfig, context: BuildContext) -> SuffixDrafter:
-        """Needs nothing of the target but, for a corpus file of text, its tokenizer."""
-        drafter = cls(config)
-        drafter.corpora.read_file(context.tokenizer, context.vocab_size)
-        return drafter
-
-    @property
-    def corpus(self) -> Corpus:
-        """What all requests draft from."""
-        return self.corpora.shared
-
-    def ingest(self, sequences: Sequence[Sequence[int]]) -> None:
-        """Add finished texts to the shared corpus; beyond its limits the oldest go, and none over them enters."""
-        self.corpus.ingest(sequences)
+        """Reads the corpus file, if the configuration names one."""
+        return cls(config).read_corpus(context)
 
     def begin(self, request: DraftRequest) -> SuffixState:
         return SuffixState(SuffixTree(self.config.max_depth), len(request.prompt), request.session)
 
-    def propose(self, states: Sequence[SuffixState], limits: Sequence[DraftLimit]) -> list[Draft]:
-        return [self._propose(state, limit) for state, limit in zip(states, limits, strict=True)]
-
-    def observe(self, state: SuffixState, committed: Sequence[int], features: Features | None) -> None:
-        state.append(committed)
-
-    def end(self, state: SuffixState) -> None:
-        self.corpora.feed(state.session, state.tree.tokens[state.num_prompt :])
-
-    def restore(self, request: DraftRequest, exported: dict[str, Any]) -> SuffixState:
-        state = self.begin(request)
-        state.append(exported["tokens"])
-        return state
-
-    def _propose(self, state: SuffixState, limit: DraftLimit) -> Draft:
+    def propose_one(self, state: SuffixState, limit: DraftLimit) -> Draft:
         """The best of the request's own text and each part of its corpora; ties go to the earlier of them."""
         tree = state.tree
         best, source = self._search.best(tree, tree.match(), limit, 0.0), "suffix:request"
