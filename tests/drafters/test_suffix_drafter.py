@@ -142,7 +142,7 @@ def check_against_reference(config: SuffixConfig, limit: DraftLimit, text: list[
 def tiny_parts() -> Iterator[None]:
     """Texts this short would all be one part."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corpus_module, "SMALL_PART", 4)
+        patch.setattr(corpus_module, "SMALL_PART", 6)
         yield
 
 
