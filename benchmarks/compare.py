@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks import report, results
-from benchmarks.comparison import Comparison
+from benchmarks.comparison import Comparison, Stopped
 from benchmarks.plan import PEERS, Plan
 from benchmarks.trial import Trial
 from forerun.errors import ForerunError
@@ -29,8 +29,9 @@ _HERE = Path(__file__).parent
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 0; 2 with one line on standard error where forerun or its models can't be run."""
     given = _parser().parse_args(arguments)
-    # Ended politely, a run ends its servers too.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    # Ended politely, a run ends its servers too and writes what it has.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
     started = time.monotonic()
     try:
         plan = _plan(given)
@@ -44,6 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ForerunError as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2
+    except Stopped:
+        print("benchmarks: stopped before anything was measured", file=sys.stderr)
+        return 1
     kept = Path(given.results)
     report.write(found, kept / f"{slug}.json")
     page = results.render(report.read(path) for path in sorted(kept.glob("*.json")))
@@ -57,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--target", required=True, help="GGUF file, model directory, hub:ORG/NAME or catalogue name")
     parser.add_argument("--draft", help="the same for a draft model")
     parser.add_argument("--quick", action="store_true", help="six minutes: few settings, prompts and tokens")
+    parser.add_argument("--few-settings", action="store_true", help="of each method the likeliest best alone")
     parser.add_argument("--peers", default=",".join(PEERS), help="some of %(default)s")
     parser.add_argument("--workloads", default="code_edit,human_eval", help="names, default %(default)s")
     parser.add_argument("--threads", type=int, default=2)
@@ -67,7 +72,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, help="time for measuring, environments and answers not counted")
     parser.add_argument("--gguf-dtype", default="bfloat16", help="forerun's arithmetic beside GGUF peers")
     parser.add_argument("--max-foreign-share", type=float, help="busier machines spoil an answer")
-    parser.add_argument("--max-switches", type=float, help="more involuntary switches a second and CPU spoil an answer")
     parser.add_argument("--runs", default="runs/benchmarks", help="raw answers and logs")
     parser.add_argument("--results", default=str(_HERE / "results"), help="reports, one a pair")
     parser.add_argument("--page", default=str(_HERE / "RESULTS.md"))
@@ -91,7 +95,7 @@ def _plan(given: argparse.Namespace) -> Plan:
         num_positions=given.positions,
         seconds=given.seconds,
         max_foreign_share=given.max_foreign_share,
-        max_switches=given.max_switches,
+        has_few_settings=given.few_settings or None,
     )
 
 
@@ -120,6 +124,12 @@ def _write_trials(trials: Sequence[Trial], path: Path) -> None:
         for trial in trials:
             row = asdict(trial) | {"setting": trial.setting.label}
             file.write(json.dumps(row) + "\n")
+
+
+def _stop(number: int, frame: object) -> None:
+    """Once: a second signal must not interrupt the writing."""
+    signal.signal(number, signal.SIG_IGN)
+    raise Stopped
 
 
 def _say(line: str, started: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,19 +12,20 @@ from pathlib import Path
 import psutil
 import torch
 
+from benchmarks.calibration import candidates, chosen, tuned, tuning_rows
 from benchmarks.divergence import Divergence, Law, compare, laws, prefixes
 from benchmarks.environments import build
-from benchmarks.finalists import choose, figures
+from benchmarks.finalists import Finalists, choose, figures
 from benchmarks.measure import Budget, Measurement, Watch
 from benchmarks.models import resolve, tokenizer_of
-from benchmarks.peers.base import Launch, NotRun, Pair, Peer, Setting
+from benchmarks.peers.base import Launch, NotRun, Pair, Peer, Setting, Tuning
 from benchmarks.peers.forerun import ForerunPeer, ForerunServer
 from benchmarks.peers.llamacpp import LlamaCppPeer
 from benchmarks.peers.transformers import TransformersPeer
 from benchmarks.peers.vllm import VllmPeer
 from benchmarks.plan import AIMS, Plan
 from benchmarks.prompts import Halves, TokenPrompt, halves
-from benchmarks.report import CHOOSE, MEASURE, Report, setting_rows
+from benchmarks.report import CALIBRATE, CHOOSE, MEASURE, Report, setting_rows
 from benchmarks.servers import Servers
 from benchmarks.trial import Trial, agreement
 from forerun.errors import ForerunError
@@ -31,8 +33,12 @@ from forerun.models.device import describe_device
 from forerun.sweep.load_guard import LoadLimits
 
 # Of the time for measuring.
-_CHOOSING_SHARE = 0.4
+_CALIBRATING_SHARE, _CHOOSING_SHARE = 0.15, 0.35
 _WARM_UP = "Name three rivers of Europe and the seas that they flow into."
+
+
+class Stopped(KeyboardInterrupt):
+    """Raised by a signal: the report holds what there is."""
 
 
 class Comparison:
@@ -49,13 +55,14 @@ class Comparison:
         self._peers = self._built({self._ours.name: self._ours} | self._wanted_peers())
         self._settings = self._all_settings()
         self._plain = next(setting for setting in self._settings if setting.peer == self._ours.name)
+        self._tried = candidates(self._peers, self._settings, plan.threads)
         self.trials: list[Trial] = []
 
     def run(self) -> Report:
         """Raises ForerunError only where forerun itself can't run; a peer that can't is listed in the report."""
         plan = self.plan
         tokenizer = tokenizer_of(self.pair.target)
-        watch = Watch(LoadLimits(plan.max_foreign_share, plan.max_switches))
+        watch = Watch(LoadLimits(plan.max_foreign_share, switches_per_second=math.inf))
         with Servers(self._peers, self._launch, tokenizer.encode(_WARM_UP), self._say) as servers:
             prompts = {
                 name: self._with_answers(servers, halves(name, tokenizer, plan.max_prompt, plan.seed))
@@ -63,17 +70,14 @@ class Comparison:
             }
             measurement = Measurement(servers, watch, plan.seed, self._say)
             self.trials = measurement.trials
-            choosing = [parts.choose for parts in prompts.values()]
-            seconds = _CHOOSING_SHARE * plan.seconds
-            left, is_complete = self._run(servers, measurement, CHOOSE, self._settings, choosing, seconds)
-            found = [choose(self.trials, self._settings, name, self._plain) for name in plan.workloads]
-            left += plan.seconds - seconds
-            for index, finalists in enumerate(found):
-                fresh, seconds = prompts[finalists.workload].measure, left / (len(found) - index)
-                unused, is_whole = self._run(servers, measurement, MEASURE, finalists.settings, [fresh], seconds)
-                left += unused - seconds
-                is_complete &= is_whole
-            divergences = self._divergences(servers, prompts) if plan.num_positions else []
+            divergences: list[Divergence] = []
+            try:
+                is_complete = self._measure(servers, measurement, prompts)
+                if plan.num_positions:
+                    divergences = self._divergences(servers, prompts)
+            except Stopped:
+                self._say("stopped: writing what there is")
+                is_complete = False
             not_run = [*self._not_run, *servers.not_run.values()]
         return Report(
             pair=self.pair.name,
@@ -84,15 +88,42 @@ class Comparison:
             is_complete=is_complete,
             versions={name: peer.version() for name, peer in self._peers.items()},
             prompts={name: _described(parts) for name, parts in prompts.items()},
-            figures=[row for finalists in found for row in figures(self.trials, finalists, AIMS)],
+            figures=[row for finalists in self._finalists() for row in figures(self.trials, finalists, AIMS)],
             rows=setting_rows(self.trials, self._settings, self._plain),
             divergences=divergences,
             not_run=not_run,
             broken=self._broken(),
+            tunings=tuning_rows(self.trials, self._tried, self._tunings(), self._plain),
         )
 
+    def _measure(self, servers: Servers, measurement: Measurement, prompts: Mapping[str, Halves]) -> bool:
+        """Calibrates, chooses and compares. Returns whether every prompt had its turn."""
+        left = self.plan.seconds
+        budget, left = _CALIBRATING_SHARE * left, (1 - _CALIBRATING_SHARE) * left
+        firsts = [prompt for parts in prompts.values() for prompt in parts.choose[:1]]
+        groups = [([self._plain], self._tried)] if self._tried else []
+        unused, is_complete = self._run(servers, measurement, CALIBRATE, groups, [firsts], budget)
+        self._settings = tuned(self._settings, self._tunings())
+        budget, left = unused + _CHOOSING_SHARE * self.plan.seconds, left - _CHOOSING_SHARE * self.plan.seconds
+        groups = [([self._plain], [setting for setting in self._settings if setting != self._plain])]
+        choosing = [parts.choose for parts in prompts.values()]
+        unused, is_whole = self._run(servers, measurement, CHOOSE, groups, choosing, budget)
+        left, is_complete = left + unused, is_complete and is_whole
+        for index, finalists in enumerate(found := self._finalists()):
+            budget = left / (len(found) - index)
+            fresh = [prompts[finalists.workload].measure]
+            unused, is_whole = self._run(servers, measurement, MEASURE, finalists.groups, fresh, budget)
+            left, is_complete = left + unused - budget, is_complete and is_whole
+        return is_complete
+
+    def _tunings(self) -> dict[str, Tuning]:
+        return chosen(self.trials, self._tried, self._plain)
+
+    def _finalists(self) -> list[Finalists]:
+        return [choose(self.trials, self._settings, name, self._plain) for name in self.plan.workloads]
+
     def _wanted_peers(self) -> dict[str, Peer]:
-        known: list[Peer] = [LlamaCppPeer(), TransformersPeer(), VllmPeer(is_eager=self.plan.is_quick)]
+        known: list[Peer] = [LlamaCppPeer(), TransformersPeer(), VllmPeer(is_eager=self.plan.is_eager)]
         by_name = {peer.name: peer for peer in known}
         if strange := [name for name in self.plan.peers if name not in by_name]:
             raise ForerunError(f"peers among {', '.join(by_name)}", repr(strange[0]), "correct --peers")
@@ -114,7 +145,7 @@ class Comparison:
     def _all_settings(self) -> list[Setting]:
         found: list[Setting] = []
         for peer in self._peers.values():
-            settings = peer.settings(self.pair, is_quick=self.plan.is_quick)
+            settings = peer.settings(self.pair, has_few=self.plan.has_few_settings)
             found += settings.run
             self._not_run += settings.left_out
         return found
@@ -143,17 +174,15 @@ class Comparison:
         servers: Servers,
         measurement: Measurement,
         stage: str,
-        settings: Sequence[Setting],
+        groups: Sequence[tuple[Sequence[Setting], Sequence[Setting]]],
         prompts: Sequence[Sequence[TokenPrompt]],
         seconds: float,
     ) -> tuple[float, bool]:
-        """In waves that memory holds, forerun's settings in each of them, so that every ratio is of neighbours.
+        """Each group in waves that memory holds, its first settings in all of them: every ratio is of neighbours.
 
         Returns the seconds that are left over, and whether every prompt had its turn.
         """
-        ours = [setting for setting in settings if setting.peer == self._ours.name]
-        theirs = [setting for setting in settings if setting.peer != self._ours.name]
-        waves = servers.waves(ours, theirs)
+        waves = [wave for ours, theirs in groups for wave in servers.waves(ours, theirs)]
         parts = [(wave, members) for wave in waves for members in prompts]
         budget = Budget(seconds, len(parts))
         is_complete = all([measurement.run(stage, wave, members, budget) for wave, members in parts])
@@ -189,7 +218,7 @@ class Comparison:
 def _machine(plan: Plan) -> str:
     device = describe_device(torch.device("cpu"))
     system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
-    load = f"spoiled above {plan.max_foreign_share:.0%} of the CPUs taken or {plan.max_switches:g} switches a second"
+    load = f"an answer is spoiled where anything else took more than {plan.max_foreign_share:.0%} of the CPUs"
     return f"{device.name}, {device.driver}, {psutil.cpu_count()} CPUs, {plan.threads} threads, {system}; {load}"
 
 

@@ -30,6 +30,20 @@ class Finalists:
         found = dict.fromkeys([*self.plain.values(), *self.best.values()])
         return sorted(found, key=lambda setting: setting.peer != OURS)
 
+    @property
+    def groups(self) -> list[tuple[list[Setting], list[Setting]]]:
+        """forerun's settings of one kind of weights, with those of the peers that they are compared with."""
+        ours = [setting for setting in self.settings if setting.peer == OURS]
+        kinds = dict.fromkeys(setting.weights for setting in ours)
+        theirs: dict[Weights, list[Setting]] = {kind: [] for kind in kinds}
+        for setting in self.settings:
+            if (
+                setting.peer != OURS
+                and (kind := setting.weights if setting.weights in kinds else Weights.BF16) in kinds
+            ):
+                theirs[kind].append(setting)
+        return [([s for s in ours if s.weights is kind], found) for kind, found in theirs.items() if found]
+
 
 def choose(trials: Sequence[Trial], settings: Sequence[Setting], workload: str, reference: Setting) -> Finalists:
     """On the choosing prompts alone, each setting by its ratio to ``reference``, which ran beside all of them."""

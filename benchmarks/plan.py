@@ -24,6 +24,7 @@ class Plan:
     """Numbers of prompts are per workload; ``num_positions`` are those where divergences are taken.
 
     ``seconds`` is the time for measuring: environments, servers and answers are prepared outside of it.
+    ``has_few_settings`` leaves each method its likeliest best, ``is_eager`` runs vLLM uncompiled.
     """
 
     target: str
@@ -40,10 +41,9 @@ class Plan:
     seconds: float = 7200.0
     gguf_dtype: str = "bfloat16"
     max_foreign_share: float = 0.10
-    # An engine, its server and the client hand every token on, and take a core from each other for it: hundreds of
-    # switches a second on a quiet machine. What others took is told by the share.
-    max_switches: float = 2000.0
     seed: int = 0
+    has_few_settings: bool = False
+    is_eager: bool = False
     is_quick: bool = False
 
     @property
@@ -52,7 +52,7 @@ class Plan:
         return -(-(self.max_prompt + self.max_tokens + 64) // 256) * 256
 
     def quick(self) -> Plan:
-        """Few settings, prompts and tokens; vLLM runs uncompiled, since compiling alone takes a minute a setting."""
+        """Few settings, prompts and tokens; vLLM runs uncompiled: compiling takes most of a minute a setting."""
         return replace(
             self,
             num_choose=2,
@@ -61,6 +61,8 @@ class Plan:
             max_prompt=512,
             num_positions=0,
             seconds=240.0,
+            has_few_settings=True,
+            is_eager=True,
             is_quick=True,
         )
 

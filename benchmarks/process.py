@@ -87,6 +87,14 @@ class Process:
         lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
         return " / ".join(lines[-_TAIL_LINES:]) or "no output"
 
+    def suspend(self) -> None:
+        """The whole group gets no CPU until ``resume``."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """See ``suspend``."""
+        self._signal(signal.SIGCONT)
+
     def stop(self) -> None:
         """Ends the whole group: politely, then not."""
         with contextlib.suppress(OSError):
@@ -94,12 +102,17 @@ class Process:
             self._popen.stdin.close()
         members = _group(self.pid)
         for sent in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, sent)
+            self._signal(sent)
+            # A suspended process hears of a polite end only when it goes on.
+            self.resume()
             _, members = psutil.wait_procs(members, timeout=_STOP_SECONDS / 2)
             if not members:
                 break
         self._popen.wait(_STOP_SECONDS)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
 
 
 def _group(pid: int) -> list[psutil.Process]:

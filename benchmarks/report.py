@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import field
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -12,7 +13,7 @@ from benchmarks.divergence import Divergence
 from benchmarks.peers.base import NotRun, Setting
 from benchmarks.trial import Ratio, Trial, agreement, throughput_ratio, totals
 
-CHOOSE, MEASURE = "choose", "measure"
+CALIBRATE, CHOOSE, MEASURE = "calibrate", "choose", "measure"
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,16 @@ class RatioRow:
         if interval is None:
             return cls(ratio.num_pairs, ratio.median)
         return cls(ratio.num_pairs, interval.median, interval.low, interval.high)
+
+
+@dataclass(frozen=True)
+class TuningRow:
+    """One way to run a peer's threads, plain, on a few prompts of all workloads beside ``forerun plain``."""
+
+    label: str
+    tokens_per_second: float | None
+    ratio: RatioRow
+    is_chosen: bool
 
 
 @dataclass(frozen=True)
@@ -80,6 +91,7 @@ class Report:
     divergences: list[Divergence]
     not_run: list[NotRun]
     broken: list[str]
+    tunings: list[TuningRow] = field(default_factory=list)
 
 
 _ADAPTER = TypeAdapter(Report)

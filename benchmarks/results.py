@@ -9,9 +9,10 @@ from benchmarks.report import Figure, RatioRow, Report, SettingRow
 _HEAD = """# forerun beside its peers
 
 Every engine got the same token ids, wrote the same number of tokens greedily (as many as forerun's own answer has, end
-token left out), with the same threads, one request at a time, every cache and drafter memory empty. Engines took turns
-prompt by prompt, in an order drawn anew for each; an answer during which the machine was busy with something else was
-repeated, or dropped. The best setting of each engine was chosen on some prompts and measured on others.
+token left out), one request at a time, every cache and drafter memory empty. Engines took turns prompt by prompt, in an
+order drawn anew for each, and those that were not at work were suspended; an answer during which the machine was busy
+with something else was repeated, or dropped. First the fastest way to run its threads was found for each peer, then the
+best setting of each engine was chosen on some prompts and measured on others.
 
 Ratios are another engine's time over forerun's: above 1 forerun is faster. The median stands before its interval (order
 statistics, 96.9 %), which six pairs of prompts or more give. *End to end* holds the prompt's pass, *decoding* is the
@@ -46,6 +47,7 @@ def _pair(report: Report) -> str:
             [_figure(figure) for figure in report.figures],
         ),
         _broken(report),
+        _tunings(report),
         "### Every setting, on the choosing prompts\n",
         "Ratio: forerun's plain decoding takes so many times as long as this setting, end to end. 0 drafted tokens\n"
         "beside a setting that is switched on: it never fired on these prompts. *Same text* counts answers equal to\n"
@@ -90,6 +92,21 @@ def verdict(ratio: RatioRow, reach: float | None) -> str:
     if reach is None:
         return word
     return f"{word}, aim {'reached' if ratio.median >= reach else '**missed**'}"
+
+
+def _tunings(report: Report) -> str:
+    if not report.tunings:
+        return ""
+    head = (
+        "### How the peers' threads run best\n\n"
+        "Plain decoding on a prompt of each workload, before all else; the fastest of each engine is what it was\n"
+        "compared with. Ratio as below. A wait policy is OpenMP's; where none is named, its library's own.\n\n"
+    )
+    rows = [
+        [row.label, _number(row.tokens_per_second, 1), interval(row.ratio), "chosen" if row.is_chosen else ""]
+        for row in report.tunings
+    ]
+    return head + _table(["setting", "tok/s", "ratio", ""], rows)
 
 
 def _setting(row: SettingRow) -> list[str]:

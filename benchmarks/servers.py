@@ -1,4 +1,4 @@
-"""Which servers are up: as many as memory holds at a time, every one of them ended at the end."""
+"""Which servers are up: as many as memory holds at a time, one of them awake, every one of them ended at the end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ class Servers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.keep(())
-        self._starters.shutdown()
+        self._starters.shutdown(cancel_futures=True)
+        # Whatever was still starting when a run was stopped.
+        self.keep(())
 
     def is_restarted(self, setting: Setting) -> bool:
         """Whether this setting's server lives for one prompt."""
@@ -61,14 +63,27 @@ class Servers:
         """Keeps and starts what these settings need, several at a time: starting is no part of any figure."""
         self.keep(settings)
         first = {self._key(setting): setting for setting in settings if not self.is_restarted(setting)}
-        list(self._starters.map(self.ready, first.values()))
+        for server in self._running.values():
+            server.resume()
+        list(self._starters.map(self._warmed_up, first.values()))
 
     def ready(self, setting: Setting) -> Server | None:
-        """A warm server of this setting, fresh where it must be; None where it can't be had."""
-        if setting in self.not_run:
-            return None
+        """A warm server of this setting, fresh where it must be; None where it can't be had.
+
+        Every other one is suspended: what engines poll for while they are idle is no part of anybody's figure.
+        """
         if self.is_restarted(setting):
             self.drop(setting)
+        for key, server in self._running.items():
+            if key == self._key(setting):
+                server.resume()
+            else:
+                server.suspend()
+        return self._warmed_up(setting)
+
+    def _warmed_up(self, setting: Setting) -> Server | None:
+        if setting in self.not_run:
+            return None
         key = self._key(setting)
         try:
             if key not in self._running:

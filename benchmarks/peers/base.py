@@ -51,6 +51,25 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
+class Tuning:
+    """How an engine's threads run: what is fastest differs by engine and model, so peers get the best of several.
+
+    ``wait`` is OpenMP's wait policy, empty for what the engine's library does by itself; ``flags`` are switches of the
+    engine's own command line.
+    """
+
+    threads: int
+    wait: str = ""
+    flags: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """``2 threads, passive``."""
+        count = f"{self.threads} thread" + ("s" if self.threads > 1 else "")
+        return ", ".join([count, *([self.wait] if self.wait else []), *self.flags])
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
     """One way to run one peer. ``options`` are the peer's own names for what is set; ``off`` drafts nothing."""
 
@@ -58,12 +77,14 @@ class Setting:
     method: str
     weights: Weights
     options: tuple[tuple[str, int | str | float], ...] = ()
+    tuning: Tuning | None = None
 
     @property
     def label(self) -> str:
-        """``peer method option=value``, unique within a run."""
+        """``peer method option=value (weights; tuning)``, unique within a run."""
         shown = [f"{name}={value}" for name, value in self.options]
-        return " ".join([self.peer, self.method, *shown, f"({self.weights.value})"])
+        kind = self.weights.value if self.tuning is None else f"{self.weights.value}; {self.tuning.label}"
+        return " ".join([self.peer, self.method, *shown, f"({kind})"])
 
     @property
     def is_plain(self) -> bool:
@@ -100,6 +121,10 @@ class Launch:
     logs: Path
     start_seconds: float = 300.0
     answer_seconds: float = 300.0
+
+    def tuning(self, setting: Setting) -> Tuning:
+        """The setting's own, or as many threads as the run has, asleep while they wait."""
+        return setting.tuning or Tuning(self.threads, "passive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +174,16 @@ class Server(ABC):
         """The most probable next tokens with their natural logarithms, before anything that sampling does."""
 
     @abstractmethod
+    def suspend(self) -> None:
+        """Takes the CPUs from every process of it: engines poll for a while after an answer, at others' expense."""
+
+    @abstractmethod
+    def resume(self) -> None:
+        """Lets it go on; nothing happens to one that wasn't suspended."""
+
+    @abstractmethod
     def stop(self) -> None:
-        """Ends every process of it."""
+        """Ends every process of it, suspended or not."""
 
 
 class Peer(ABC):
@@ -161,8 +194,8 @@ class Peer(ABC):
     is_restarted: bool = False
 
     @abstractmethod
-    def settings(self, pair: Pair, *, is_quick: bool) -> Settings:
-        """The settings worth comparing for these models; few of them with ``is_quick``."""
+    def settings(self, pair: Pair, *, has_few: bool) -> Settings:
+        """The settings worth comparing for these models; with ``has_few`` the likeliest best of each method."""
 
     @abstractmethod
     def start(self, setting: Setting, launch: Launch) -> Server:
@@ -171,6 +204,10 @@ class Peer(ABC):
     @abstractmethod
     def version(self) -> str:
         """Name and version of what runs, with what it says about its own build."""
+
+    def tunings(self, threads: int) -> tuple[Tuning, ...]:
+        """Those to choose from before anything is compared; none where there is nothing to choose."""
+        return ()
 
     def server_key(self, setting: Setting) -> str:
         """Settings with equal keys are served by one server."""

@@ -13,7 +13,8 @@ import forerun
 from benchmarks.peers.base import OFF, Launch, NotRun, Pair, Peer, Server, Setting, Settings, Weights
 from benchmarks.peers.line_server import LineServer, child_command, environment_of
 
-_N = {True: (15,), False: (3, 7, 15)}
+_N = {"ngram": (3, 7), "suffix": (7, 15)}
+_MORE_N = {"ngram": (3, 7, 15), "suffix": (3, 7, 15)}
 _DRAFT_MODEL_N = {True: (3,), False: (1, 3, 7)}
 
 
@@ -37,7 +38,7 @@ class ForerunPeer(Peer):
     def __init__(self, gguf_dtype: str = "bfloat16") -> None:
         self.gguf_dtype = gguf_dtype
 
-    def settings(self, pair: Pair, *, is_quick: bool) -> Settings:
+    def settings(self, pair: Pair, *, has_few: bool) -> Settings:
         """See ``Peer``. Both kinds of weights only where they are computed differently."""
         kinds = [Weights.BF16]
         if pair.target.gguf is not None and self.gguf_dtype != "bfloat16":
@@ -45,10 +46,10 @@ class ForerunPeer(Peer):
         run = []
         for weights in kinds:
             run.append(Setting(self.name, OFF, weights))
-            for n in _N[is_quick]:
-                run += [Setting(self.name, method, weights, (("n", n),)) for method in ("ngram", "suffix")]
+            for method, numbers in (_N if has_few else _MORE_N).items():
+                run += [Setting(self.name, method, weights, (("n", n),)) for n in numbers]
             if pair.draft is not None:
-                run += [Setting(self.name, "draft_model", weights, (("n", n),)) for n in _DRAFT_MODEL_N[is_quick]]
+                run += [Setting(self.name, "draft_model", weights, (("n", n),)) for n in _DRAFT_MODEL_N[has_few]]
         left_out = () if pair.draft else (NotRun(f"{self.name} draft_model", "no draft model was given"),)
         return Settings(tuple(run), left_out)
 
@@ -71,7 +72,7 @@ class ForerunPeer(Peer):
             command += ["--draft", str((is_gguf and pair.draft.gguf) or pair.draft.directory)]
         # The forerun that runs this command, installed or not.
         paths = os.pathsep.join(str(Path(module.__file__ or "").parents[1]) for module in (benchmarks, forerun))
-        settings = environment_of(launch.threads, {"PYTHONPATH": paths})
+        settings = environment_of(launch.tuning(setting), {"PYTHONPATH": paths})
         return ForerunServer(f"{self.name}-{dtype}", command, settings, launch)
 
     def version(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.base import Answer, Launch, Server, Setting
+from benchmarks.peers.base import Answer, Launch, Server, Setting, Tuning
 from benchmarks.process import Process
 from forerun.errors import ForerunError
 
@@ -21,18 +21,18 @@ def child_command(python: Path | str, name: str, *arguments: str) -> list[str]:
     return [str(python), "-m", f"benchmarks.children.{name}", *arguments]
 
 
-def environment_of(threads: int, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The same for every engine: threads, threads that sleep while they wait, no network for model hubs."""
-    inherited = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+def environment_of(tuning: Tuning, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The same for every engine: threads, how they wait, no network for model hubs."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "OMP_WAIT_POLICY")}
     return (
         inherited
         | {
             "PYTHONPATH": str(_REPOSITORY),
-            "OMP_NUM_THREADS": str(threads),
-            "OMP_WAIT_POLICY": "PASSIVE",
+            "OMP_NUM_THREADS": str(tuning.threads),
             "HF_HUB_OFFLINE": "1",
             "TOKENIZERS_PARALLELISM": "false",
         }
+        | ({"OMP_WAIT_POLICY": tuning.wait.upper()} if tuning.wait else {})
         | dict(more or {})
     )
 
@@ -80,6 +80,14 @@ class LineServer(Server):
         """See ``Server``."""
         found = self.ask("next_token_logprobs", prompt=list(prompt), num_most=num_most)
         return {int(token): float(value) for token, value in found["logprobs"]}
+
+    def suspend(self) -> None:
+        """See ``Server``."""
+        self._process.suspend()
+
+    def resume(self) -> None:
+        """See ``Server``."""
+        self._process.resume()
 
     def stop(self) -> None:
         """See ``Server``."""

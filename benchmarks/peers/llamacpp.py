@@ -10,7 +10,19 @@ from urllib.parse import urlsplit
 
 from benchmarks import http
 from benchmarks.environments import Environment
-from benchmarks.peers.base import OFF, Answer, Launch, NotRun, Pair, Peer, Server, Setting, Settings, Weights
+from benchmarks.peers.base import (
+    OFF,
+    Answer,
+    Launch,
+    NotRun,
+    Pair,
+    Peer,
+    Server,
+    Setting,
+    Settings,
+    Tuning,
+    Weights,
+)
 from benchmarks.peers.line_server import LineServer, child_command, environment_of, require_length
 from forerun.errors import ForerunError
 
@@ -80,6 +92,14 @@ class LlamaCppServer(Server):
         (first,) = found["completion_probabilities"]
         return {int(entry["id"]): float(entry["logprob"]) for entry in first["top_logprobs"]}
 
+    def suspend(self) -> None:
+        """See ``Server``."""
+        self._child.suspend()
+
+    def resume(self) -> None:
+        """See ``Server``."""
+        self._child.resume()
+
     def stop(self) -> None:
         """See ``Server``."""
         self._child.stop()
@@ -95,7 +115,7 @@ class LlamaCppPeer(Peer):
     def __init__(self) -> None:
         self._build = ""
 
-    def settings(self, pair: Pair, *, is_quick: bool) -> Settings:
+    def settings(self, pair: Pair, *, has_few: bool) -> Settings:
         """See ``Peer``: every ngram type set for short texts and, in a full run, as it ships too."""
         if pair.target.gguf is None:
             return Settings((), (NotRun(self.name, "it reads GGUF files, and the target isn't one"),))
@@ -103,18 +123,23 @@ class LlamaCppPeer(Peer):
         for kind in _TYPES:
             shipped = Setting(self.name, kind, Weights.GGUF)
             shorter = Setting(self.name, kind, Weights.GGUF, _SHORTER[kind]) if kind in _SHORTER else None
-            run += [shipped] if shorter is None else [shorter] if is_quick else [shipped, shorter]
+            run += [shipped] if shorter is None else [shorter] if has_few else [shipped, shorter]
         if pair.draft is None or pair.draft.gguf is None:
             reason = "no draft model was given" if pair.draft is None else "the draft model isn't a GGUF file"
             return Settings(tuple(run), (NotRun(f"{self.name} draft model", reason),))
-        run += [Setting(self.name, "draft_model", Weights.GGUF, (("n", n),)) for n in _DRAFT_N[is_quick]]
+        run += [Setting(self.name, "draft_model", Weights.GGUF, (("n", n),)) for n in _DRAFT_N[has_few]]
         return Settings(tuple(run))
+
+    def tunings(self, threads: int) -> tuple[Tuning, ...]:
+        """See ``Peer``: its threads meet after every operation, and sleeping at each meeting costs it dearly."""
+        found = [Tuning(1), Tuning(threads), Tuning(threads, "active"), Tuning(threads, "passive")]
+        return tuple(dict.fromkeys(found))
 
     def start(self, setting: Setting, launch: Launch) -> LlamaCppServer:
         """See ``Peer``. The slot must say that it drafts, and with which type, exactly as asked."""
         parameters = json.dumps(_parameters(setting, launch))
         command = child_command(self.environment.python, "llamacpp_child", parameters)
-        child = LineServer("llamacpp", command, environment_of(launch.threads), launch)
+        child = LineServer("llamacpp", command, environment_of(launch.tuning(setting)), launch)
         server = LlamaCppServer(child, launch)
         try:
             require_slot(setting, server.slot_after_a_token())
@@ -149,14 +174,14 @@ def _type_name(setting: Setting) -> str:
 
 def _parameters(setting: Setting, launch: Launch) -> dict[str, Any]:
     """Paths into ``CommonParams`` and their values."""
-    pair = launch.pair
+    pair, threads = launch.pair, launch.tuning(setting).threads
     found: dict[str, Any] = {
         "types": [],
         "model.path": str(pair.target.gguf),
         "n_ctx": launch.context,
         "n_parallel": 1,
-        "cpuparams.n_threads": launch.threads,
-        "cpuparams_batch.n_threads": launch.threads,
+        "cpuparams.n_threads": threads,
+        "cpuparams_batch.n_threads": threads,
         "cache_prompt": False,
         "cache_ram_mib": 0,
         "fit_params": False,
@@ -170,8 +195,8 @@ def _parameters(setting: Setting, launch: Launch) -> dict[str, Any]:
         assert pair.draft is not None
         found |= {
             "speculative.draft.mparams.path": str(pair.draft.gguf),
-            "speculative.draft.cpuparams.n_threads": launch.threads,
-            "speculative.draft.cpuparams_batch.n_threads": launch.threads,
+            "speculative.draft.cpuparams.n_threads": threads,
+            "speculative.draft.cpuparams_batch.n_threads": threads,
             "speculative.draft.n_max": dict(setting.options)["n"],
         }
         return found

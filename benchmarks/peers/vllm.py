@@ -10,7 +10,19 @@ from typing import Any
 
 from benchmarks import http
 from benchmarks.environments import Environment
-from benchmarks.peers.base import OFF, Answer, Launch, NotRun, Pair, Peer, Server, Setting, Settings, Weights
+from benchmarks.peers.base import (
+    OFF,
+    Answer,
+    Launch,
+    NotRun,
+    Pair,
+    Peer,
+    Server,
+    Setting,
+    Settings,
+    Tuning,
+    Weights,
+)
 from benchmarks.peers.line_server import environment_of, require_length
 from benchmarks.process import Process, wait_until
 from forerun.errors import ForerunError
@@ -64,6 +76,14 @@ class VllmServer(Server):
         (top,) = found["choices"][0]["logprobs"]["top_logprobs"]
         return {int(name.removeprefix("token_id:")): float(value) for name, value in top.items()}
 
+    def suspend(self) -> None:
+        """See ``Server``: its processes poll their queues without a pause for a second after each answer."""
+        self._process.suspend()
+
+    def resume(self) -> None:
+        """See ``Server``."""
+        self._process.resume()
+
     def stop(self) -> None:
         """See ``Server``."""
         self._process.stop()
@@ -91,33 +111,38 @@ class VllmPeer(Peer):
     def __init__(self, *, is_eager: bool = False) -> None:
         self._is_eager = is_eager
 
-    def settings(self, pair: Pair, *, is_quick: bool) -> Settings:
+    def settings(self, pair: Pair, *, has_few: bool) -> Settings:
         """See ``Peer``."""
         run = [Setting(self.name, OFF, Weights.BF16)]
         run += [
-            Setting(self.name, "ngram", Weights.BF16, (("n", n), ("min_n", 2), ("max_n", 4)))
-            for n in _NGRAM_N[is_quick]
+            Setting(self.name, "ngram", Weights.BF16, (("n", n), ("min_n", 2), ("max_n", 4))) for n in _NGRAM_N[has_few]
         ]
         run.append(Setting(self.name, "suffix", Weights.BF16, (("n", 15),)))
         if pair.draft is None:
             return Settings(tuple(run), (NotRun(f"{self.name} draft_model", "no draft model was given"),))
-        run += [Setting(self.name, "draft_model", Weights.BF16, (("n", n),)) for n in _DRAFT_N[is_quick]]
+        run += [Setting(self.name, "draft_model", Weights.BF16, (("n", n),)) for n in _DRAFT_N[has_few]]
         return Settings(tuple(run))
+
+    def tunings(self, threads: int) -> tuple[Tuning, ...]:
+        """See ``Peer``: threads are bound to cores; a thread less leaves one to its polling scheduler."""
+        found = [Tuning(threads), Tuning(threads, flags=("--no-async-scheduling",)), Tuning(max(threads - 1, 1))]
+        return tuple(dict.fromkeys(found))
 
     def start(self, setting: Setting, launch: Launch) -> VllmServer:
         """See ``Peer``. The server's own account of its configuration must name the method and N."""
+        tuning = launch.tuning(setting)
         port, model = http.free_port(), f"model-{secrets.token_hex(4)}"
         command = [str(self.environment.directory / "bin" / "vllm"), "serve", str(launch.pair.target.directory)]
         command += ["--served-model-name", model, "--host", "127.0.0.1", "--port", str(port), "--seed", "0"]
         command += ["--dtype", "bfloat16", "--max-model-len", str(launch.context), "--max-num-seqs", "1"]
         command += ["--generation-config", "vllm", "--no-enable-prefix-caching", "--enable-per-request-metrics"]
-        command += ["--max-logprobs", str(_MAX_LOGPROBS)]
+        command += ["--max-logprobs", str(_MAX_LOGPROBS), *tuning.flags]
         if self._is_eager:
             command.append("--enforce-eager")
         if not setting.is_plain:
             command += ["--speculative-config", json.dumps(_speculative_config(setting, launch.pair))]
             command += ["--per-request-spec-decode-metrics", "summary"]
-        settings = environment_of(launch.threads, self._environment(launch.threads))
+        settings = environment_of(tuning, self._environment(tuning.threads))
         process = Process(command, launch.logs / f"vllm-{setting.method}-{port}.log", settings)
         server = VllmServer(process, port, model, launch)
         try:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.peers.base import Answer, Launch, ModelFiles, Pair, Peer, Server, Setting, Settings, Weights
+from benchmarks.peers.base import Answer, Launch, ModelFiles, Pair, Peer, Server, Setting, Settings, Tuning, Weights
 from benchmarks.prompts import TokenPrompt
 
 from forerun.errors import ForerunError
@@ -34,18 +34,25 @@ class FakeServer(Server):
     peer: FakePeer
     number: int
     is_stopped: bool = False
+    is_awake: bool = True
 
     @property
     def pid(self) -> int:
         return 0
 
     def generate(self, setting: Setting, prompt: Sequence[int], num_tokens: int) -> Answer:
-        assert not self.is_stopped
+        assert not self.is_stopped and self.is_awake
         self.peer.asked.append((self.number, setting.method, tuple(prompt)))
         return self.peer.answers(setting, tuple(prompt))
 
     def next_token_logprobs(self, prompt: Sequence[int], num_most: int) -> dict[int, float]:
         return {1: -0.1, 2: -2.5}
+
+    def suspend(self) -> None:
+        self.is_awake = False
+
+    def resume(self) -> None:
+        self.is_awake = True
 
     def stop(self) -> None:
         self.is_stopped = True
@@ -62,11 +69,12 @@ class FakePeer(Peer):
     apart: bool = False
     num_bytes: int = 1
     fails_to_start: bool = False
+    tunable: tuple[Tuning, ...] = ()
     started: list[FakeServer] = field(default_factory=list)
     asked: list[tuple[int, str, tuple[int, ...]]] = field(default_factory=list)
     environment = None
 
-    def settings(self, pair: Pair, *, is_quick: bool) -> Settings:
+    def settings(self, pair: Pair, *, has_few: bool) -> Settings:
         return Settings(tuple(setting(self.name, method) for method in self.methods))
 
     def start(self, setting: Setting, launch: Launch) -> Server:
@@ -74,6 +82,9 @@ class FakePeer(Peer):
             raise ForerunError("a server", "none", "install it")
         self.started.append(FakeServer(self, len(self.started)))
         return self.started[-1]
+
+    def tunings(self, threads: int) -> tuple[Tuning, ...]:
+        return self.tunable
 
     def version(self) -> str:
         return f"{self.name} 1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from benchmarks.compare import main
 from benchmarks.environments import Environment
 from benchmarks.measure import Watch
-from benchmarks.peers.base import Answer, Launch, ModelFiles, Setting
+from benchmarks.peers.base import Answer, Launch, ModelFiles, Setting, Tuning
 from benchmarks.peers.forerun import ForerunServer
 from benchmarks.report import read
 from fake_peer import FakePeer, FakeServer, Machine, answer
@@ -55,7 +56,8 @@ def own_answers(asked: Setting, prompt: tuple[int, ...]) -> Answer:
 
 
 def their_answers(asked: Setting, prompt: tuple[int, ...]) -> Answer:
-    return answer(3.0 if asked.is_plain else 1.0, (*TEXT[:-1], 0))
+    seconds = 3.0 if asked.is_plain else 1.0
+    return answer(seconds if asked.tuning == Tuning(1) else 2 * seconds, (*TEXT[:-1], 0))
 
 
 @pytest.fixture
@@ -63,6 +65,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     failing = FakePeer("transformers")
     failing.environment = Environment("transformers")
     theirs = FakePeer("llama.cpp", ("plain", "ngram"), their_answers, is_restarted=True, apart=True)
+    theirs.tunable = (Tuning(2), Tuning(1))
     broken = FakePeer("vLLM", fails_to_start=True)
 
     def build(environment: Environment, report: object) -> None:
@@ -103,12 +106,43 @@ def test_a_run_from_prompts_to_the_page(run: list[str], tmp_path: Path, capsys: 
     assert [row.reach for row in found.figures] == [None, None, 1.5, None, None, None]
     reasons = {entry.what: entry.reason for entry in found.not_run}
     assert "no network" in reasons["transformers"] and "install it" in reasons["vLLM plain (bf16)"]
-    assert {entry.label for entry in found.divergences} == {"forerun plain (bf16)", "llama.cpp plain (bf16)"}
+    assert {entry.label for entry in found.divergences} == {"forerun plain (bf16)", "llama.cpp plain (bf16; 1 thread)"}
     assert {row.num_same_texts for row in found.rows if row.label.startswith("llama.cpp")} == {0}
+    # The peer ran with one thread, with which it is twice as fast.
+    assert [(row.label, row.is_chosen) for row in found.tunings] == [
+        ("llama.cpp plain (bf16; 2 threads)", False),
+        ("llama.cpp plain (bf16; 1 thread)", True),
+    ]
     page = (tmp_path / "page.md").read_text()
     assert "python -m benchmarks.compare --target tiny" in page and page.strip() == capsys.readouterr().out.strip()
     lines = (tmp_path / "runs" / "tiny-quick" / "trials.jsonl").read_text().splitlines()
     assert json.loads(lines[0])["answer"]["token_ids"][:3] == [20, 21, 22]
+
+
+def test_a_stopped_run_writes_what_it_has(
+    run: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    num_asked = 0
+
+    def answers(asked: Setting, prompt: tuple[int, ...]) -> Answer:
+        nonlocal num_asked
+        num_asked += 1
+        if num_asked == 30:
+            signal.raise_signal(signal.SIGTERM)
+        return their_answers(asked, prompt)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    peer = FakePeer("llama.cpp", ("plain", "ngram"), answers, tunable=(Tuning(1),))
+    monkeypatch.setattr(comparison, "LlamaCppPeer", lambda: peer)
+    try:
+        assert main([*run, "--quick", "--num-choose", "2", "--num-measure", "20"]) == 0
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    found = read(tmp_path / "results" / "tiny-quick.json")
+    assert not found.is_complete and found.rows and not found.divergences
+    assert [row.end_to_end.median for row in found.figures[:1]] == [3.0]
+    assert "stopped" in capsys.readouterr().err
 
 
 def test_a_text_that_drafting_changes_is_reported(

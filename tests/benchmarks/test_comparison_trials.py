@@ -94,6 +94,18 @@ def test_gguf_peers_stand_beside_our_gguf_arithmetic_where_it_ran() -> None:
     assert set(pairs.values()) == {ours[Weights.BF16].label}
 
 
+def test_every_peer_is_compared_in_one_group_with_the_same_weights_of_ours() -> None:
+    ours = {kind: setting("forerun", weights=kind) for kind in Weights}
+    theirs = {kind: setting(f"peer of {kind.value}", weights=kind) for kind in Weights}
+    both = [*ours.values(), *theirs.values()]
+    trials = [trial(who, 1.0, stage=CHOOSE) for who in both]
+    found = choose(trials, both, "code", ours[Weights.BF16]).groups
+    assert sorted(found, key=str) == sorted((([ours[kind]], [theirs[kind]]) for kind in Weights), key=str)
+    fewer = [ours[Weights.BF16], *theirs.values()]
+    ((first, others),) = choose(trials, fewer, "code", fewer[0]).groups
+    assert first == [ours[Weights.BF16]] and set(others) == set(theirs.values())
+
+
 def test_nothing_measured_chooses_nothing() -> None:
     assert best([], [OURS], PLAIN) is None
     found = choose([], [PLAIN, THEIRS], "code", PLAIN)

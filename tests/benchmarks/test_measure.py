@@ -57,6 +57,20 @@ def test_a_server_that_stays_is_warmed_up_once_for_each_setting() -> None:
     assert [asked[2] for asked in peer.asked].count(WARM_UP) == 2
 
 
+def test_nobody_else_is_awake_while_one_answers() -> None:
+    peers = [FakePeer("a"), FakePeer("b")]
+
+    def answers(asked: Setting, prompt: tuple[int, ...]) -> Answer:
+        awake = [server.peer.name for peer in peers for server in peer.started if server.is_awake]
+        if prompt != WARM_UP:
+            assert awake == [asked.peer]
+        return answer(1.0)
+
+    for peer in peers:
+        peer.answers = answers
+    assert len(measured(peers, [A, B]).trials) == 2 * len(PROMPTS)
+
+
 def test_what_fails_is_named_and_the_others_go_on() -> None:
     def answers(asked: Setting, prompt: tuple[int, ...]) -> Answer:
         if asked.method == "ngram" and prompt == PROMPTS[1].token_ids:

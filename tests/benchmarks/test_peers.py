@@ -53,31 +53,31 @@ def serving(answers: dict[str, Any]) -> Iterator[int]:
         server.server_close()
 
 
-@pytest.mark.parametrize("is_quick", [True, False])
+@pytest.mark.parametrize("has_few", [True, False])
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
-def test_settings_are_distinct_and_begin_with_plain(peer: Any, is_quick: bool) -> None:
-    found = peer.settings(PAIR, is_quick=is_quick)
+def test_settings_are_distinct_and_begin_with_plain(peer: Any, has_few: bool) -> None:
+    found = peer.settings(PAIR, has_few=has_few)
     assert found.run[0].is_plain and sum(s.is_plain for s in found.run) == 1
     assert len({s.label for s in found.run}) == len(found.run) and not found.left_out
-    alone = peer.settings(replace(PAIR, draft=None), is_quick=is_quick)
+    alone = peer.settings(replace(PAIR, draft=None), has_few=has_few)
     assert {s.method for s in found.run} - {s.method for s in alone.run} in ({"draft_model"}, {"assisted"})
     (reason,) = alone.left_out
     assert reason.reason == "no draft model was given"
 
 
 def test_every_ngram_type_of_llama_cpp_is_there() -> None:
-    methods = {s.method for s in LlamaCppPeer().settings(PAIR, is_quick=True).run}
+    methods = {s.method for s in LlamaCppPeer().settings(PAIR, has_few=True).run}
     assert {"ngram_simple", "ngram_map_k", "ngram_map_k4v", "ngram_mod", "ngram_cache", "draft_model"} <= methods
 
 
 def test_without_a_gguf_file_llama_cpp_is_left_out_with_the_reason() -> None:
-    found = LlamaCppPeer().settings(replace(PAIR, target=ModelFiles("t", None, Path("t"))), is_quick=True)
+    found = LlamaCppPeer().settings(replace(PAIR, target=ModelFiles("t", None, Path("t"))), has_few=True)
     assert not found.run and "GGUF" in found.left_out[0].reason
 
 
 def test_forerun_runs_gguf_arithmetic_apart_only_where_it_differs() -> None:
-    same = ForerunPeer().settings(PAIR, is_quick=True).run
-    apart = ForerunPeer("auto").settings(PAIR, is_quick=True).run
+    same = ForerunPeer().settings(PAIR, has_few=True).run
+    apart = ForerunPeer("auto").settings(PAIR, has_few=True).run
     assert {s.weights for s in same} == {Weights.BF16} and {s.weights for s in apart} == set(Weights)
 
 

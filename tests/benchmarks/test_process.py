@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from benchmarks.peers.base import Launch
+from benchmarks.peers.base import Launch, Tuning
 from benchmarks.peers.line_server import LineServer, child_command, environment_of
 from benchmarks.process import Process, wait_until
 from fake_peer import LAUNCH, setting
@@ -64,6 +64,28 @@ def test_stop_ends_children_of_children(tmp_path: Path) -> None:
         time.sleep(0.05)
 
 
+def test_a_suspended_process_does_nothing_until_it_goes_on(tmp_path: Path) -> None:
+    process = start(ECHO, tmp_path)
+    process.write_line("one")
+    assert process.read_line(20) == "heard one"
+    process.suspend()
+    process.write_line("two")
+    with pytest.raises(ForerunError, match="no answer"):
+        process.read_line(0.3)
+    process.resume()
+    assert process.read_line(20) == "heard two"
+    process.stop()
+
+
+def test_a_suspended_process_hears_of_its_end(tmp_path: Path) -> None:
+    code = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *a: (print('bye', flush=True), sys.exit(0)))\n"
+    process = start(code + "print('here', flush=True)\nimport time; time.sleep(60)", tmp_path)
+    assert process.read_line(20) == "here"
+    process.suspend()
+    process.stop()
+    assert process.read_line(1) == "bye" and not process.is_running
+
+
 def test_waiting_ends_with_the_process_or_the_time(tmp_path: Path) -> None:
     gone = Process([sys.executable, "-c", ""], tmp_path / "gone.log", ENVIRONMENT)
     with pytest.raises(ForerunError, match="it ended before ready"):
@@ -90,7 +112,7 @@ serve(lambda: {"version": "1"}, {"generate": generate})
 
 def line_server(tmp_path: Path) -> LineServer:
     launch = Launch(LAUNCH.pair, 1, 256, tmp_path, start_seconds=30, answer_seconds=30)
-    return LineServer("child", [sys.executable, "-c", CHILD], environment_of(1), launch)
+    return LineServer("child", [sys.executable, "-c", CHILD], environment_of(Tuning(1)), launch)
 
 
 def test_a_child_answers_whatever_its_libraries_print(tmp_path: Path) -> None:
@@ -112,7 +134,10 @@ def test_too_few_tokens_and_errors_are_raised(tmp_path: Path) -> None:
     server.stop()
 
 
-def test_every_engine_gets_the_same_threads() -> None:
-    settings = environment_of(3, {"MORE": "1"})
+def test_threads_and_how_they_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = environment_of(Tuning(3, "passive"), {"MORE": "1"})
     assert (settings["OMP_NUM_THREADS"], settings["OMP_WAIT_POLICY"], settings["MORE"]) == ("3", "PASSIVE", "1")
+    # Without a policy the library's own holds, whatever the person who runs this has set.
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
+    assert "OMP_WAIT_POLICY" not in environment_of(Tuning(1))
     assert child_command("python", "x_child", "--a")[1:] == ["-m", "benchmarks.children.x_child", "--a"]
