@@ -7,20 +7,17 @@ benchmarks/results/ and every raw answer in runs/benchmarks/, and writes benchma
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import shlex
 import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks import report, results
 from benchmarks.comparison import Comparison, Stopped
 from benchmarks.plan import PEERS, Plan
-from benchmarks.trial import Trial
 from forerun.errors import ForerunError
 
 _HERE = Path(__file__).parent
@@ -36,12 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         plan = _plan(given)
         slug = _slug(plan)
-        runs = Path(given.runs) / slug
-        comparison = Comparison(plan, _command(plan, given), runs / "logs", lambda line: _say(line, started))
-        try:
-            found = comparison.run()
-        finally:
-            _write_trials(comparison.trials, runs / "trials.jsonl")
+        runs, command = Path(given.runs) / slug, _command(plan, given)
+        comparison = Comparison(plan, command, runs, lambda line: _say(line, started), is_resumed=given.resume)
+        found = comparison.run()
     except ForerunError as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2
@@ -62,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--draft", help="the same for a draft model")
     parser.add_argument("--quick", action="store_true", help="six minutes: few settings, prompts and tokens")
     parser.add_argument("--few-settings", action="store_true", help="of each method the likeliest best alone")
+    parser.add_argument("--eager", action="store_true", help="vLLM uncompiled: it starts sooner")
     parser.add_argument("--peers", default=",".join(PEERS), help="some of %(default)s")
     parser.add_argument("--workloads", default="code_edit,human_eval", help="names, default %(default)s")
     parser.add_argument("--threads", type=int, default=2)
@@ -73,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--gguf-dtype", default="bfloat16", help="forerun's arithmetic beside GGUF peers")
     parser.add_argument("--max-foreign-share", type=float, help="busier machines spoil an answer")
     parser.add_argument("--runs", default="runs/benchmarks", help="raw answers and logs")
+    parser.add_argument("--resume", action="store_true", help="go on with the answers of an earlier run")
     parser.add_argument("--results", default=str(_HERE / "results"), help="reports, one a pair")
     parser.add_argument("--page", default=str(_HERE / "RESULTS.md"))
     return parser
@@ -96,6 +92,7 @@ def _plan(given: argparse.Namespace) -> Plan:
         seconds=given.seconds,
         max_foreign_share=given.max_foreign_share,
         has_few_settings=given.few_settings or None,
+        is_eager=given.eager or None,
     )
 
 
@@ -108,7 +105,7 @@ def _command(plan: Plan, given: argparse.Namespace) -> str:
     """How to get this again on another machine: files by their names alone."""
     parts = ["python -m benchmarks.compare"]
     for name, value in vars(given).items():
-        if name in ("runs", "results", "page") or value is None or value is False:
+        if name in ("runs", "results", "page", "resume") or value is None or value is False:
             continue
         if value == _parser().get_default(name):
             continue
@@ -116,14 +113,6 @@ def _command(plan: Plan, given: argparse.Namespace) -> str:
         flag = "--" + name.replace("_", "-")
         parts.append(flag if value is True else f"{flag} {shlex.quote(shown)}")
     return " ".join(parts)
-
-
-def _write_trials(trials: Sequence[Trial], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        for trial in trials:
-            row = asdict(trial) | {"setting": trial.setting.label}
-            file.write(json.dumps(row) + "\n")
 
 
 def _stop(number: int, frame: object) -> None:

@@ -25,6 +25,7 @@ from benchmarks.peers.transformers import TransformersPeer
 from benchmarks.peers.vllm import VllmPeer
 from benchmarks.plan import AIMS, Plan
 from benchmarks.prompts import Halves, TokenPrompt, halves
+from benchmarks.record import Record
 from benchmarks.report import CALIBRATE, CHOOSE, MEASURE, Report, setting_rows
 from benchmarks.servers import Servers
 from benchmarks.trial import Trial, agreement
@@ -42,21 +43,24 @@ class Stopped(KeyboardInterrupt):
 
 
 class Comparison:
-    """One pair of models. ``trials`` are the raw material, kept whole beside the report."""
+    """One pair of models. ``runs`` is the folder for logs and the raw material, which ``is_resumed`` goes on with."""
 
-    def __init__(self, plan: Plan, command: str, logs: Path, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, plan: Plan, command: str, runs: Path, report: Callable[[str], None], *, is_resumed: bool = False
+    ) -> None:
         self.plan = plan
         self._command = command
+        self._record = Record(runs / "trials.jsonl", is_resumed=is_resumed)
         self._say = report
         self.pair = Pair(resolve(plan.target), resolve(plan.draft) if plan.draft else None)
-        self._launch = Launch(self.pair, plan.threads, plan.context, logs)
+        self._launch = Launch(self.pair, plan.threads, plan.context, runs / "logs")
         self._ours = ForerunPeer(plan.gguf_dtype)
         self._not_run: list[NotRun] = []
         self._peers = self._built({self._ours.name: self._ours} | self._wanted_peers())
         self._settings = self._all_settings()
         self._plain = next(setting for setting in self._settings if setting.peer == self._ours.name)
         self._tried = candidates(self._peers, self._settings, plan.threads)
-        self.trials: list[Trial] = []
+        self._trials: list[Trial] = []
 
     def run(self) -> Report:
         """Raises ForerunError only where forerun itself can't run; a peer that can't is listed in the report."""
@@ -68,8 +72,8 @@ class Comparison:
                 name: self._with_answers(servers, halves(name, tokenizer, plan.max_prompt, plan.seed))
                 for name in plan.workloads
             }
-            measurement = Measurement(servers, watch, plan.seed, self._say)
-            self.trials = measurement.trials
+            measurement = Measurement(servers, watch, plan.seed, self._record, self._say)
+            self._trials = measurement.trials
             divergences: list[Divergence] = []
             try:
                 is_complete = self._measure(servers, measurement, prompts)
@@ -88,12 +92,12 @@ class Comparison:
             is_complete=is_complete,
             versions={name: peer.version() for name, peer in self._peers.items()},
             prompts={name: _described(parts) for name, parts in prompts.items()},
-            figures=[row for finalists in self._finalists() for row in figures(self.trials, finalists, AIMS)],
-            rows=setting_rows(self.trials, self._settings, self._plain),
+            figures=[row for finalists in self._finalists() for row in figures(self._trials, finalists, AIMS)],
+            rows=setting_rows(self._trials, self._settings, self._plain),
             divergences=divergences,
             not_run=not_run,
             broken=self._broken(),
-            tunings=tuning_rows(self.trials, self._tried, self._tunings(), self._plain),
+            tunings=tuning_rows(self._trials, self._tried, self._tunings(), self._plain),
         )
 
     def _measure(self, servers: Servers, measurement: Measurement, prompts: Mapping[str, Halves]) -> bool:
@@ -117,10 +121,10 @@ class Comparison:
         return is_complete
 
     def _tunings(self) -> dict[str, Tuning]:
-        return chosen(self.trials, self._tried, self._plain)
+        return chosen(self._trials, self._tried, self._plain)
 
     def _finalists(self) -> list[Finalists]:
-        return [choose(self.trials, self._settings, name, self._plain) for name in self.plan.workloads]
+        return [choose(self._trials, self._settings, name, self._plain) for name in self.plan.workloads]
 
     def _wanted_peers(self) -> dict[str, Peer]:
         known: list[Peer] = [LlamaCppPeer(), TransformersPeer(), VllmPeer(is_eager=self.plan.is_eager)]
@@ -211,7 +215,7 @@ class Comparison:
         """forerun's settings of equal weights must give one text."""
         plains = {s.weights: s for s in self._settings if s.peer == self._ours.name and s.is_plain}
         ours = [setting for setting in self._settings if setting.peer == self._ours.name]
-        texts = {setting: agreement(self.trials, setting, plains[setting.weights]) for setting in ours}
+        texts = {setting: agreement(self._trials, setting, plains[setting.weights]) for setting in ours}
         return [setting.label for setting, found in texts.items() if found.num_same < found.num_texts]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from benchmarks.load import read_machine
 from benchmarks.peers.base import Answer, Server, Setting
 from benchmarks.prompts import TokenPrompt
+from benchmarks.record import Record
 from benchmarks.servers import Servers
 from benchmarks.trial import Trial
 from forerun.errors import ForerunError
@@ -49,30 +50,40 @@ class Budget:
 
 
 class Measurement:
-    """Collects trials; ``round`` counts the prompts of all stages."""
+    """Collects trials; ``round`` counts the prompts of all stages. What ``record`` has already isn't measured again."""
 
-    def __init__(self, servers: Servers, watch: Watch, seed: int, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, servers: Servers, watch: Watch, seed: int, record: Record, report: Callable[[str], None]
+    ) -> None:
         self.trials: list[Trial] = []
+        self._record = record
         self._servers = servers
+        servers.not_run.update(record.not_run)
         self._watch = watch
         self._order = random.Random(seed)
         self._report = report
-        self._round = 0
+        self._round = max((trial.round for trial in record.earlier), default=0)
 
     def run(self, stage: str, settings: Sequence[Setting], prompts: Sequence[TokenPrompt], budget: Budget) -> bool:
         """All settings on every prompt, prompt by prompt. False where the time was up before the last one began.
 
         Starting servers doesn't count, and the first prompt is always run.
         """
-        self._servers.start(settings)
+        earlier = {prompt.id: self._record.round(stage, settings, prompt) for prompt in prompts}
+        if not all(earlier.values()):
+            self._servers.start(settings)
         with budget.part() as ends_at:
             for index, prompt in enumerate(prompts):
+                if earlier[prompt.id]:
+                    self.trials += earlier[prompt.id]
+                    continue
                 if index and time.monotonic() >= ends_at:
                     return False
                 self._report(f"{stage}: {prompt.workload} {index + 1}/{len(prompts)}, {len(settings)} settings")
                 self._round += 1
                 for setting in self._order.sample(settings, len(settings)):
                     self._try(stage, setting, prompt)
+                self._record.add_not_run(self._servers.not_run)
         return True
 
     def _try(self, stage: str, setting: Setting, prompt: TokenPrompt) -> None:
@@ -91,6 +102,7 @@ class Measurement:
                     self._servers.drop(setting)
             trial = Trial(stage, self._round, prompt.workload, prompt.id, setting, answer, spoiled)
             self.trials.append(trial)
+            self._record.add(trial)
             if trial.is_kept:
                 return
 

@@ -12,7 +12,7 @@ from benchmarks.peers.base import Launch, NotRun, Peer, Server, Setting
 from forerun.errors import ForerunError
 
 # Of the memory that is free when a run begins.
-MEMORY_SHARE = 0.8
+MEMORY_SHARE = 0.85
 _WARM_UP_TOKENS = 16
 _NUM_STARTING = 3
 

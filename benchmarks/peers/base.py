@@ -49,6 +49,12 @@ class Pair:
         """Size of all weights in bf16."""
         return self.target.num_bytes + (self.draft.num_bytes if self.draft else 0)
 
+    @property
+    def num_gguf_bytes(self) -> int:
+        """Size of all GGUF files."""
+        files = [model.gguf for model in (self.target, self.draft) if model is not None and model.gguf is not None]
+        return sum(path.stat().st_size for path in files)
+
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
@@ -119,7 +125,7 @@ class Launch:
     threads: int
     context: int
     logs: Path
-    start_seconds: float = 300.0
+    start_seconds: float = 600.0
     answer_seconds: float = 300.0
 
     def tuning(self, setting: Setting) -> Tuning:
@@ -214,5 +220,5 @@ class Peer(ABC):
         return setting.label
 
     def resident_bytes(self, setting: Setting, pair: Pair) -> int:
-        """About how much memory a server takes."""
-        return int(1.3 * pair.num_bytes) + (3 << 29)
+        """About how much memory a server takes: here that of bf16 weights, target and draft, under one torch."""
+        return int(1.15 * pair.num_bytes) + (1 << 30)

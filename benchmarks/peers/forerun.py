@@ -75,6 +75,12 @@ class ForerunPeer(Peer):
         settings = environment_of(launch.tuning(setting), {"PYTHONPATH": paths})
         return ForerunServer(f"{self.name}-{dtype}", command, settings, launch)
 
+    def resident_bytes(self, setting: Setting, pair: Pair) -> int:
+        """See ``Peer``; 4-bit blocks stay as they are, and any other arithmetic on them is about as large as bf16."""
+        if setting.weights is Weights.GGUF and self.gguf_dtype == "as-shipped":
+            return int(1.3 * pair.num_gguf_bytes) + (1 << 30)
+        return super().resident_bytes(setting, pair)
+
     def version(self) -> str:
         """See ``Peer``."""
         return f"forerun {importlib.metadata.version('forerun')}, torch {importlib.metadata.version('torch')}"

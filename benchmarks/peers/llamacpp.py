@@ -155,8 +155,7 @@ class LlamaCppPeer(Peer):
 
     def resident_bytes(self, setting: Setting, pair: Pair) -> int:
         """See ``Peer``: the file, laid out anew, and small buffers."""
-        files = [files.gguf for files in (pair.target, pair.draft) if files is not None and files.gguf is not None]
-        return 2 * sum(path.stat().st_size for path in files) + (1 << 29)
+        return 2 * pair.num_gguf_bytes + (1 << 29)
 
 
 def require_slot(setting: Setting, slot: Mapping[str, Any]) -> None:

@@ -145,6 +145,26 @@ def test_a_stopped_run_writes_what_it_has(
     assert "stopped" in capsys.readouterr().err
 
 
+def test_a_resumed_run_measures_only_what_is_missing(run: list[str], tmp_path: Path) -> None:
+    assert main([*run, "--num-choose", "2", "--num-measure", "2"]) == 0
+    trials = tmp_path / "runs" / "tiny" / "trials.jsonl"
+    whole = trials.read_text()
+    first = read(tmp_path / "results" / "tiny.json")
+    assert main([*run, "--num-choose", "2", "--num-measure", "2", "--resume"]) == 0
+    assert trials.read_text() == whole
+    again = read(tmp_path / "results" / "tiny.json")
+    assert (again.figures, again.rows, again.tunings) == (first.figures, first.rows, first.tunings)
+    # Cut off within a round: that round and all later ones are measured, and nothing before.
+    lines = whole.splitlines()
+    trials.write_text("\n".join(lines[:-3]) + "\n")
+    assert main([*run, "--num-choose", "2", "--num-measure", "2", "--resume"]) == 0
+    found = trials.read_text().splitlines()
+    assert found[: len(lines) - 3] == lines[:-3] and len(lines) <= len(found) < len(lines) + 8
+    assert read(tmp_path / "results" / "tiny.json").figures == first.figures
+    trials.write_text("{}\n")
+    assert main([*run, "--resume"]) == 2
+
+
 def test_a_text_that_drafting_changes_is_reported(
     run: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from benchmarks.measure import Budget, Measurement, Watch
 from benchmarks.peers.base import Answer, Setting
+from benchmarks.record import Record
 from benchmarks.servers import Servers
 from fake_peer import LAUNCH, PROMPTS, FakePeer, Machine, answer, setting
 
@@ -20,7 +22,7 @@ A, B = setting("a"), setting("b")
 def measured(peers: list[FakePeer], settings: list[Setting], machine: Machine | None = None) -> Measurement:
     with Servers({peer.name: peer for peer in peers}, LAUNCH, WARM_UP) as servers:
         watch = Watch(LoadLimits(), machine or Machine(), settle_seconds=0)
-        measurement = Measurement(servers, watch, 0, lambda line: None)
+        measurement = Measurement(servers, watch, 0, Record(Path(os.devnull)), lambda line: None)
         measurement.run("choose", settings, PROMPTS, Budget(60, 1))
         measurement.not_run = servers.not_run  # type: ignore[attr-defined]
     return measurement
@@ -88,7 +90,9 @@ def test_what_fails_is_named_and_the_others_go_on() -> None:
 
 def test_no_further_prompt_once_the_time_is_up_but_the_first_one_always() -> None:
     with Servers({"a": FakePeer("a")}, LAUNCH, WARM_UP) as servers:
-        measurement = Measurement(servers, Watch(LoadLimits(), Machine(), settle_seconds=0), 0, lambda line: None)
+        measurement = Measurement(
+            servers, Watch(LoadLimits(), Machine(), settle_seconds=0), 0, Record(Path(os.devnull)), lambda line: None
+        )
         assert not measurement.run("choose", [A], PROMPTS, Budget(0, 1))
         assert [trial.prompt_id for trial in measurement.trials] == ["p0"]
 
