@@ -19,11 +19,12 @@ statistics, 96.9 %), which six pairs of prompts or more give. *End to end* holds
 time per token behind the first one. An interval that holds 1 is a tie. None of this is a multiplier for another
 machine, model or traffic.
 
-What favours whom: llama.cpp's wheel is one build for all CPUs (the table names the instructions that it uses), compiled
-for the machine it would be faster. vLLM is compiled in full runs and not in quick ones, and has no tcmalloc, which no
-Python package brings. transformers runs as it ships. Peers' n-gram settings were tried as they ship and set for short
-texts; forerun's own were not tuned for these prompts. Where texts part, an engine drafts for a text of its own, which
-may copy more than forerun's or less.
+What favours whom: llama.cpp's wheel is one build for all CPUs (the table names the instructions that it uses; where
+they end with AVX2, it leaves AVX-512 and AMX lying), compiled for the machine it would be faster. vLLM runs compiled
+unless the table calls it eager, and has no tcmalloc, which no Python package brings. transformers runs as it ships but
+for its threads. Peers' n-gram settings are those for short texts, in runs with all settings as they ship too; forerun's
+own were not tuned for these prompts. Where texts part, an engine drafts for a text of its own, which may copy more than
+forerun's or less.
 """
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from benchmarks.divergence import Divergence
 from benchmarks.peers.base import NotRun
-from benchmarks.report import Figure, RatioRow, Report, SettingRow, read, write
+from benchmarks.report import Figure, RatioRow, Report, SettingRow, TuningRow, read, write
 from benchmarks.results import interval, render, verdict
 
 SLOW = RatioRow(6, 0.5, 0.4, 0.6)
@@ -16,6 +16,7 @@ FIGURE = Figure(
     "code", "plain / plain", "forerun plain (bf16)", "vLLM plain (bf16)", SLOW, RatioRow(6, 0.7, 0.6, 1.2), 2.0
 )
 ROW = SettingRow("code", "vLLM ngram n=4 (bf16)", 12.34, 81.0, RatioRow(2, 1.5), 40, 10, 1.33, 2, 1, 3)
+UNMEASURED = ("vLLM plain (bf16; 2 threads)", None, RatioRow(0), False)
 REPORT = Report(
     pair="target",
     command="python -m benchmarks.compare --target target",
@@ -30,6 +31,7 @@ REPORT = Report(
     divergences=[Divergence("vLLM plain (bf16)", 8, 0.00123, 0.0004, 0.875)],
     not_run=[NotRun("llama.cpp", "pip | failed\nbadly")],
     broken=[],
+    tunings=[TuningRow("vLLM plain (bf16; 1 thread)", 20.0, RatioRow(2, 0.4), True), TuningRow(*UNMEASURED)],
 )
 
 
@@ -67,6 +69,9 @@ def test_everything_is_on_the_page() -> None:
     assert "| code | vLLM ngram n=4 (bf16) | 12.3 | 81.0 | 1.50 | 2 | 10 / 40 | 1.33 | 1 of 2 | 3 |" in page
     assert "| vLLM plain (bf16) | 8 | 0.0012 | 0.0004 | 88% |" in page
     assert "| llama.cpp | pip / failed badly |" in page  # one row of the table, whatever the reason holds
+    assert "| vLLM plain (bf16; 1 thread) | 20.0 | 0.40 | chosen |" in page
+    assert "| vLLM plain (bf16; 2 threads) | – | – |  |" in page
+    assert "threads run best" not in render([replace(REPORT, tunings=[])])
     assert "token by token" in page and "contract is broken" not in page
 
 
