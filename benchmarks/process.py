@@ -134,13 +134,16 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def wait_until(is_ready: Callable[[], bool], process: Process, timeout: float, what: str) -> None:
-    """Calls ``is_ready`` until it is true. Raises ForerunError when the process ends or the time is up."""
+def wait_until(
+    is_ready: Callable[[], bool], process: Process, timeout: float, what: str, is_over: threading.Event
+) -> None:
+    """Calls ``is_ready`` until it is true. Raises ForerunError when the process ends, the time is up or all is over."""
     end = time.monotonic() + timeout
     while time.monotonic() < end:
         if not process.is_running:
             raise process.failed(f"it ended before {what}")
         if is_ready():
             return
-        time.sleep(0.1)
+        if is_over.wait(0.1):
+            raise process.failed(f"the run was stopped before it was {what}")
     raise process.failed(f"not {what} within {timeout:.0f} s")

@@ -27,7 +27,7 @@ class ReplayedTarget(Target):
         self.inner = inner
         self.traits = inner.traits
         self.is_recording = True
-        self._logits = torch.zeros(num_positions, inner.traits.vocab_size)
+        self._logits = np.zeros((num_positions, inner.traits.vocab_size), np.float32)
         self._weights = np.ones(num_bytes_read // 8)
 
     @property
@@ -47,10 +47,10 @@ class ReplayedTarget(Target):
             raise ValueError(f"rows of one chain expected, found positions {batch.positions.tolist()}")
         if self.is_recording:
             output = self.inner.forward(batch, store, taps)
-            self._logits[first:end] = output.logits
+            self._logits[first:end] = output.host_logits
             return output
         self._weights.max(initial=0.0)
-        return PassOutput(self._logits[first:end], {})
+        return PassOutput(torch.from_numpy(self._logits[first:end]), {}, self._logits[first:end])
 
     def embed(self, tokens: Tensor) -> Tensor:
         """See ``Target``."""

@@ -43,9 +43,10 @@ class Servers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._launch.is_over.set()
         self.keep(())
         self._starters.shutdown(cancel_futures=True)
-        # Whatever was still starting when a run was stopped.
+        # Whatever came up while a run was being stopped.
         self.keep(())
 
     def is_restarted(self, setting: Setting) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
@@ -119,7 +120,10 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What all servers of a run share: models, threads, tokens of context, where logs go, time limits in seconds."""
+    """What all servers of a run share: models, threads, tokens of context, where logs go, time limits in seconds.
+
+    ``is_over`` is set when the run ends: whatever is still starting then gives up.
+    """
 
     pair: Pair
     threads: int
@@ -127,6 +131,7 @@ class Launch:
     logs: Path
     start_seconds: float = 600.0
     answer_seconds: float = 300.0
+    is_over: threading.Event = field(default_factory=threading.Event, compare=False)
 
     def tuning(self, setting: Setting) -> Tuning:
         """The setting's own, or as many threads as the run has, asleep while they wait."""

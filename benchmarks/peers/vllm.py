@@ -146,7 +146,7 @@ class VllmPeer(Peer):
         process = Process(command, launch.logs / f"vllm-{setting.method}-{port}.log", settings)
         server = VllmServer(process, port, model, launch)
         try:
-            wait_until(lambda: http.is_healthy(port), process, launch.start_seconds, "ready")
+            wait_until(lambda: http.is_healthy(port), process, launch.start_seconds, "ready", launch.is_over)
             _require_configuration(setting, port, model)
         except BaseException:
             server.stop()

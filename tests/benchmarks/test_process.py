@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from threading import Event
 
 import psutil
 import pytest
@@ -89,10 +90,14 @@ def test_a_suspended_process_hears_of_its_end(tmp_path: Path) -> None:
 def test_waiting_ends_with_the_process_or_the_time(tmp_path: Path) -> None:
     gone = Process([sys.executable, "-c", ""], tmp_path / "gone.log", ENVIRONMENT)
     with pytest.raises(ForerunError, match="it ended before ready"):
-        wait_until(lambda: False, gone, 20, "ready")
+        wait_until(lambda: False, gone, 20, "ready", Event())
     slow = start("import time; time.sleep(60)", tmp_path)
     with pytest.raises(ForerunError, match="not ready within"):
-        wait_until(lambda: False, slow, 0.3, "ready")
+        wait_until(lambda: False, slow, 0.3, "ready", Event())
+    over = Event()
+    over.set()
+    with pytest.raises(ForerunError, match="stopped before it was ready"):
+        wait_until(lambda: False, slow, 20, "ready", over)
     slow.stop()
 
 
