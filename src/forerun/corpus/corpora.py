@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from forerun.corpus.config import CorpusConfig
-from forerun.corpus.corpus import Corpus
+from forerun.corpus.corpus import Corpus, new_workers
 from forerun.corpus.corpus_part import CorpusPart
 from forerun.corpus.read_corpus import read_corpus
 from forerun.models.tokenizer import Tokenizer
@@ -21,6 +21,7 @@ class Corpora:
     def __init__(self, config: CorpusConfig, max_depth: int) -> None:
         self.config = config
         self.max_depth = max_depth
+        self._workers = new_workers()
         self.shared = self._new_corpus()
         self._num_proposals = 0
         self._sessions: dict[str, Corpus] = {}
@@ -62,4 +63,5 @@ class Corpora:
             yield from reversed(corpus.parts) if newest_first else corpus.parts
 
     def _new_corpus(self) -> Corpus:
-        return Corpus(self.max_depth, self.config.max_corpus_tokens, self.config.max_corpus_sequences)
+        bounds = self.config.max_corpus_tokens, self.config.max_corpus_sequences
+        return Corpus(self.max_depth, *bounds, self._workers)

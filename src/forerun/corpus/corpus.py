@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 
 import numpy as np
 
@@ -15,11 +16,19 @@ from forerun.corpus.separated import joined, separated, without_first
 # token is indexed anew a bounded number of times on its way to the oldest part.
 GROWTH = 8
 # Indexing so many tokens takes about a millisecond: done, joined and cut at once. Anything larger takes a ``Join``.
-SMALL_PART = 512
+SMALL_PART = 256
 # A cut is prepared when this share of a bound is left, so that it is done before room runs out.
 SHARE_LEFT = 1 / 16
 # Joins are adopted as proposals come; outputs that come without any must not pile up.
 MAX_ENTRIES = 32
+
+# A short join does not wait for a long one: a corpus has seldom more than this many in the making.
+NUM_WORKERS = 4
+
+
+def new_workers() -> Executor:
+    """Threads that make joins; they start with the first one, and end when nobody holds the executor."""
+    return ThreadPoolExecutor(NUM_WORKERS, thread_name_prefix="forerun-corpus")
 
 
 class Corpus:
@@ -32,10 +41,12 @@ class Corpus:
     what was ingested or fed at which proposal.
     """
 
-    def __init__(self, max_depth: int, max_tokens: int, max_sequences: int) -> None:
+    def __init__(self, max_depth: int, max_tokens: int, max_sequences: int, workers: Executor | None = None) -> None:
+        """``workers`` make joins; without, threads of the corpus' own."""
         self.max_depth = max_depth
         self.max_tokens = max_tokens
         self.max_sequences = max_sequences
+        self._workers = new_workers() if workers is None else workers
         self._entries: list[CorpusPart | Join] = []
 
     @property
@@ -152,7 +163,7 @@ class Corpus:
             if isinstance(one, Join):
                 break
             parts.append(one)
-        self._entries[: len(parts)] = [Join(parts, (), self.max_depth, now=now, num_gone=num_gone)]
+        self._entries[: len(parts)] = [Join(parts, (), self.max_depth, self._workers, now=now, num_gone=num_gone)]
 
     def _add(self, text: Ints, num_tokens: int, now: int) -> None:
         """One more part, joined with those that are not much larger."""
@@ -167,10 +178,12 @@ class Corpus:
         if sum(part.num_tokens for part in older) + num_tokens <= SMALL_PART:
             self._entries[first:] = [CorpusPart(joined([*(part.text for part in older), text]), self.max_depth)]
         elif num_tokens > SMALL_PART:
-            self._entries[first:] = [Join(older, [text], self.max_depth, now=now)]
+            self._entries[first:] = [Join(older, [text], self.max_depth, self._workers, now=now)]
         else:
             older.append(CorpusPart(text, self.max_depth))
-            self._entries[first:] = older if len(older) == 1 else [Join(older, (), self.max_depth, now=now)]
+            self._entries[first:] = (
+                older if len(older) == 1 else [Join(older, (), self.max_depth, self._workers, now=now)]
+            )
 
 
 def _num_gone(oldest: CorpusPart, too_many_tokens: int, too_many_sequences: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 
 from forerun.corpus.context_order import Ints
 from forerun.corpus.corpus_part import CorpusPart
@@ -11,12 +11,12 @@ from forerun.corpus.separated import joined, sequence_lengths, without_first
 
 # Proposals until a join is due: some, and one for so many tokens. Indexing takes one or two microseconds a token; a
 # proposal comes with a row of a pass, which takes hundreds.
-DUE_AFTER = 8
+DUE_AFTER = 16
 TOKENS_A_PROPOSAL = 256
 
 
 class Join:
-    """One part in the making, on a thread of its own: older parts and perhaps a newer text, less ``num_gone`` sequences
+    """One part in the making, on another thread: older parts and perhaps a newer text, less ``num_gone`` sequences
     from the front.
 
     Until it is adopted ``parts`` are read in its place. It is adopted at proposal number ``due``, ready or not: what is
@@ -24,22 +24,22 @@ class Join:
     """
 
     def __init__(
-        self, parts: Sequence[CorpusPart], texts: Sequence[Ints], max_depth: int, *, now: int, num_gone: int = 0
-    ):
+        self,
+        parts: Sequence[CorpusPart],
+        texts: Sequence[Ints],
+        max_depth: int,
+        workers: Executor,
+        *,
+        now: int,
+        num_gone: int = 0,
+    ) -> None:
         self.parts = tuple(parts)
         self.num_sequences = sum(part.num_sequences for part in parts) + sum(
             len(sequence_lengths(text)) for text in texts
         )
         self.num_tokens = sum(len(text) - 1 for text in [*(part.text for part in parts), *texts]) - self.num_sequences
         self.due = now + DUE_AFTER + self.num_tokens // TOKENS_A_PROPOSAL
-        executor = ThreadPoolExecutor(1, thread_name_prefix="forerun-corpus")
-        self._made = executor.submit(_made, [*(part.text for part in parts), *texts], num_gone, max_depth)
-        executor.shutdown(wait=False)
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether adopting it takes no waiting."""
-        return self._made.done()
+        self._made = workers.submit(_made, [*(part.text for part in parts), *texts], num_gone, max_depth)
 
     def result(self) -> CorpusPart:
         """The new part, waited for if need be; raises what indexing raised."""
