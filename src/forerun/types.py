@@ -120,6 +120,13 @@ class Draft:
             children[parent].append(index + 1)
         return children
 
+    def child(self, row: int, token: int) -> int | None:
+        """The first child of ``row`` that is ``token``, if there is one."""
+        for index in range(row, len(self.tokens)):  # parents precede their children
+            if self.parents[index] == row and self.tokens[index] == token:
+                return index + 1
+        return None
+
     def path_to(self, row: int) -> tuple[int, ...]:
         """Rows from the anchor to ``row``, both included."""
         path = [row]

@@ -19,6 +19,7 @@ def test_table_follows_its_blocks(changes: list[tuple[int, list[int]]]) -> None:
         for length in (len(blocks) * SIZE, first * SIZE + 1, 0):
             expected = [blocks[at // SIZE] * SIZE + at % SIZE for at in range(length)]
             assert table.of(blocks, length).tolist() == expected
+            assert table.of(blocks, length, length // 2).tolist() == expected[length // 2 :]
 
 
 def test_growing_leaves_earlier_views_alone() -> None:

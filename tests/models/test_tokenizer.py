@@ -77,6 +77,23 @@ def test_special_tokens_stay_out_of_streamed_text() -> None:
     assert stream.push(ids) + stream.finish() == "hi"
 
 
+class Shouting(PreTrainedTokenizerFast):
+    """A tokenizer whose text isn't what the library beneath gives."""
+
+    def _decode(self, *args: Any, **kwargs: Any) -> str:
+        return super()._decode(*args, **kwargs).upper()
+
+
+@given(st.lists(st.integers(0, 256), max_size=20), st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_text_is_the_wrappers_own(ids: list[int], skip_special: bool) -> None:
+    backend = TOKENIZER.backend
+    shouting = Tokenizer(Shouting(tokenizer_object=backend.backend_tokenizer, eos_token="<end>"), label="shouting")
+    text = backend.decode(ids, skip_special_tokens=skip_special, clean_up_tokenization_spaces=False)
+    assert TOKENIZER.decode(ids, skip_special) == text
+    assert shouting.decode(ids, skip_special) == text.upper()
+
+
 def test_ends_are_those_given_and_the_tokenizers_own() -> None:
     assert byte_tokenizer(eos_token_ids=[7]).eos_token_ids == (7, 256)
     assert byte_tokenizer(eos_token_ids=[256]).eos_token_ids == (256,)

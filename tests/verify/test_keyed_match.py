@@ -243,3 +243,13 @@ def test_the_shipped_sampler_gives_one_text_with_and_without_drafts(
     assert text[:10] == plain
     # An oracle is accepted whole, history-dependent penalties included.
     assert match(Draft.chain(plain[:9]), lambda row, path: token_after(path)).num_accepted == 9
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=10), st.integers(0, 2))
+@settings(max_examples=100, deadline=None)
+def test_a_child_is_the_first_of_its_parents_children(rows: list[tuple[int, int]], token: int) -> None:
+    parents = tuple(min(parent, index) for index, (parent, _) in enumerate(rows))
+    draft = Draft(tuple(token for _, token in rows), parents)
+    for row, children in enumerate(draft.children()):
+        named = [child for child in children if draft.tokens[child - 1] == token]
+        assert draft.child(row, token) == (named[0] if named else None)

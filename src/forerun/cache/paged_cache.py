@@ -76,7 +76,8 @@ class PagedCache:
         assert sequence.window is None, "the sequence's last window was never closed"
         self._ensure_room(sequence, num_rows)
         start = sequence.num_computed
-        window = Window(sequence, start, self.slots(sequence, start + num_rows))
+        end = start + num_rows
+        window = Window(sequence, start, self.slots(sequence, end), sequence.table.of(sequence.blocks, end, start))
         sequence.window = window
         return window
 
@@ -92,11 +93,12 @@ class PagedCache:
         sequence.window = None
         if self._is_recurrent:
             kept_rows = list(kept_rows)[:num_committed]
-        moves = [(row, index) for index, row in enumerate(kept_rows) if row != index]
-        if moves:
+        num_kept = len(kept_rows)
+        if num_kept and kept_rows[-1] >= num_kept:
+            moves = [(row, index) for index, row in enumerate(kept_rows) if row != index]
             source, destination = (torch.tensor(side) for side in zip(*moves, strict=True))
             self.store.move(window.slots[source], window.slots[destination])
-        self._cut(sequence, window.start + len(kept_rows))
+        self._cut(sequence, window.start + num_kept)
 
     def truncate(self, sequence: Sequence, length: int) -> None:
         """Forget every position from ``length`` on. Recurrent state can't be cut: refused unless nothing is lost."""
@@ -165,10 +167,9 @@ class PagedCache:
         first_written = sequence.num_computed // self.block_size
         is_partial = sequence.num_computed % self.block_size > 0
         must_copy = is_partial and self.pool.is_shared(sequence.blocks[first_written])
-        if max(needed, 0) + int(must_copy) > self.pool.num_available:
-            raise PoolExhaustedError(
-                f"{max(needed, 0) + int(must_copy)} blocks wanted, {self.pool.num_available} available"
-            )
+        num_wanted = max(needed, 0) + must_copy
+        if num_wanted and num_wanted > self.pool.num_available:
+            raise PoolExhaustedError(f"{num_wanted} blocks wanted, {self.pool.num_available} available")
         if must_copy:
             shared, own = sequence.blocks[first_written], self.pool.allocate()
             self.store.move(shared * self.block_size + self._offsets, own * self.block_size + self._offsets)
@@ -177,7 +178,8 @@ class PagedCache:
             sequence.table.forget(first_written)
         elif is_partial:
             self.pool.unpublish(sequence.blocks[first_written])
-        sequence.blocks.extend(self.pool.allocate() for _ in range(needed))
+        for _ in range(needed):
+            sequence.blocks.append(self.pool.allocate())
 
     def _cut(self, sequence: Sequence, length: int) -> None:
         sequence.num_computed = length

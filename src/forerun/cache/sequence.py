@@ -27,19 +27,15 @@ class Sequence:
 class Window:
     """Slots handed out for one pass beyond ``start``, to be closed exactly once: the pending rollback.
 
-    ``all_slots`` [start + rows] begin with those of the computed positions, in position order. Views of the sequence's
-    table, all of them: they hold while the window is open.
+    ``all_slots`` [start + rows] begin with those of the computed positions, in position order; ``slots`` [rows] are
+    those of the pass's rows. Views of the sequence's table, all of them: they hold while the window is open.
     """
 
     sequence: Sequence
     start: int
     all_slots: Tensor
+    slots: Tensor
     is_open: bool = True
-
-    @property
-    def slots(self) -> Tensor:
-        """Slots of the pass's rows, [rows]."""
-        return self.all_slots[self.start :]
 
     @property
     def prefix_slots(self) -> Tensor:

@@ -5,14 +5,12 @@ Every engine step is one of these. A request that still prefills takes part with
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from forerun.cache.paged_cache import PagedCache
 from forerun.cache.sequence import Window
@@ -23,7 +21,9 @@ from forerun.engine.row_limits import RowLimits
 from forerun.engine.scheduler import Work
 from forerun.engine.trimming import trimmed
 from forerun.models.base import PassOutput, Target
-from forerun.sampling.keyed_sampler import argmax_lowest
+from forerun.models.kv_store import RecurrentState
+from forerun.sampling.argmax import argmax_lowest
+from forerun.sampling.host_logits import HostLogits
 from forerun.types import Draft, Features, Timings
 from forerun.verify.keyed_match import match
 from forerun.verify.verdict import Verdict
@@ -44,22 +44,20 @@ class RoundEvent:
     is_prefill: bool
 
 
+NO_DRAFT = Draft()
+
+
 @dataclass(slots=True)
 class Stopwatch:
-    """Seconds per phase of one round."""
+    """Tells the phases of one round apart."""
 
     last: float = field(default_factory=time.perf_counter)
-    seconds: dict[str, float] = field(default_factory=dict)
 
-    def lap(self, phase: str) -> None:
-        """Give the time since the last lap to ``phase``."""
+    def lap(self) -> float:
+        """Seconds since the last lap."""
         now = time.perf_counter()
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self.last
-        self.last = now
-
-    def timings(self) -> Timings:
-        """All phases so far."""
-        return Timings(**self.seconds)
+        seconds, self.last = now - self.last, now
+        return seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,77 +74,78 @@ class RoundRunner:
         """One round over a batch with ragged acceptance; finished requests are marked, not removed."""
         watch = Stopwatch()
         drafts = trimmed(works, self._propose(works), self.limits)
-        watch.lap("draft")
+        draft = watch.lap()
         windows = [
             self.cache.open_window(_sequence(work.request), work.num_committed + len(draft))
             for work, draft in zip(works, drafts, strict=True)
         ]
         layout = lay_out(works, drafts, windows)
-        watch.lap("other")
-        with self._undone_on_error(windows):
+        other = watch.lap()
+        states = dict(self.cache.store.states)
+        try:
             output = self.target.forward(layout.batch, self.cache.store, self.drafter.taps)
-            logits = output.logits.cpu()
-            watch.lap("verify")
+            logits = output.host_logits
+            verify = watch.lap()
             verdicts = self._verify(layout, logits)
-            watch.lap("sample")
+            sample = watch.lap()
+        except BaseException:
+            self._undo(windows, states)
+            raise
         events = [
             self._commit(part, verdict, logits, output) for part, verdict in zip(layout.parts, verdicts, strict=True)
         ]
-        watch.lap("other")
+        other += watch.lap()
         self._observe(layout, verdicts, output)
-        watch.lap("draft")
-        share = watch.timings().divided(len(works))
+        draft += watch.lap()
+        num_works = len(works)
+        share = Timings(draft / num_works, verify / num_works, sample / num_works, other / num_works)
         for work in works:
             work.request.timings += share
         return [event for event in events if event is not None]
 
-    @contextlib.contextmanager
-    def _undone_on_error(self, windows: Sequence[Window]) -> Iterator[None]:
+    def _undo(self, windows: Sequence[Window], states: Mapping[int, RecurrentState]) -> None:
         """A pass that failed leaves every request as it was: one request's error must not hold up the others."""
-        states = dict(self.cache.store.states)
-        try:
-            yield
-        except BaseException:
-            for window in windows:
-                self.cache.close_window(window, (), 0)
-            self.cache.store.states.clear()
-            self.cache.store.states.update(states)
-            raise
+        for window in windows:
+            self.cache.close_window(window, (), 0)
+        self.cache.store.states.clear()
+        self.cache.store.states.update(states)
 
     def _propose(self, works: Sequence[Work]) -> list[Draft]:
         """Drafts for the works that may have one; the rest get the empty draft."""
         asked = [work for work in works if work.limit.num_tokens > 0]
+        if not asked:
+            return [NO_DRAFT] * len(works)
         states = [work.request.drafter_state for work in asked]
-        proposed = iter(self.drafter.propose(states, [work.limit for work in asked]) if asked else [])
-        drafts = [next(proposed) if work.limit.num_tokens > 0 else Draft() for work in works]
+        proposed = iter(self.drafter.propose(states, [work.limit for work in asked]))
+        drafts = [next(proposed) if work.limit.num_tokens > 0 else NO_DRAFT for work in works]
         for work, draft in zip(works, drafts, strict=True):
             assert draft.depth <= work.limit.num_tokens, "a drafter keeps to its limit"
             assert len(draft) <= work.limit.num_rows, "a drafter keeps to its rows"
             assert all(0 <= token < self.target.traits.vocab_size for token in draft.tokens), "a drafter knows its ids"
         return drafts
 
-    def _verify(self, layout: Layout, logits: Tensor) -> list[Verdict]:
+    def _verify(self, layout: Layout, logits: HostLogits) -> list[Verdict]:
         """Keyed match per request. Plain greedy rows share one argmax; others are drawn left to right as needed."""
         is_any_greedy = any(part.work.request.sampler.is_plain_greedy for part in layout.parts)
         argmaxes = argmax_lowest(logits) if is_any_greedy and len(logits) else []
         return [self._verify_part(part, logits, argmaxes) for part in layout.parts]
 
-    def _verify_part(self, part: Part, logits: Tensor, argmaxes: Sequence[int]) -> Verdict:
+    def _verify_part(self, part: Part, logits: HostLogits, argmaxes: Sequence[int]) -> Verdict:
         if not part.work.is_complete:
             return Verdict((), ())
         request, first = part.work.request, part.first_logit
         sampler, num_tokens = request.sampler, request.num_tokens
 
-        def argmax(row: int, path: tuple[int, ...]) -> int:
-            return argmaxes[first + row]
+        if sampler.is_plain_greedy:
+            return match(part.draft, lambda row, path: argmaxes[first + row], request.ends_at)
 
         def drawn(row: int, path: tuple[int, ...]) -> int:
             output = [*request.output, *path] if sampler.sees_output else ()
             return sampler.token(logits[first + row], num_tokens + len(path), output)
 
-        return match(part.draft, argmax if sampler.is_plain_greedy else drawn, request.ends_at)
+        return match(part.draft, drawn, request.ends_at)
 
-    def _commit(self, part: Part, verdict: Verdict, logits: Tensor, output: PassOutput) -> RoundEvent | None:
+    def _commit(self, part: Part, verdict: Verdict, logits: HostLogits, output: PassOutput) -> RoundEvent | None:
         """Keep the accepted rows in the cache, the tokens in the request; cut at stops and limits."""
         request, num_committed = part.work.request, part.work.num_committed
         kept = [*range(num_committed), *(num_committed - 1 + row for row in verdict.accepted_rows)]

@@ -25,7 +25,11 @@ class TextWatcher:
         """Text that became final with ``token``. ``may_stop`` is False below the request's minimum length."""
         if self.detokenizer is None:
             return ""
-        self._pending += self.detokenizer.push([token])
+        piece = self.detokenizer.push([token])
+        if not self.stops:  # then nothing is held back
+            self.text += piece
+            return piece
+        self._pending += piece
         return self._settle(may_stop=may_stop, is_last=False)
 
     def finish(self, *, may_stop: bool = True) -> str:

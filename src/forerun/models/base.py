@@ -10,10 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from forerun.models.kv_store import KVStore
+from forerun.sampling.host_logits import HostLogits, on_host
 from forerun.types import Tap
 
 
@@ -49,10 +52,19 @@ class PassInput:
 
 @dataclass(frozen=True, slots=True)
 class PassOutput:
-    """fp32 logits [len(logit_rows), vocabulary] and, per tap asked for, the states of all rows [rows, hidden]."""
+    """fp32 logits [len(logit_rows), vocabulary] and, per tap asked for, the states of all rows [rows, hidden].
+
+    ``host`` is the numpy array beneath ``logits``, from a target that made them in one.
+    """
 
     logits: Tensor
     taps: dict[Tap, Tensor]
+    host: npt.NDArray[np.float32] | None = None
+
+    @property
+    def host_logits(self) -> HostLogits:
+        """The logits as numpy in this machine's memory, once the pass is done."""
+        return on_host(self.logits) if self.host is None else self.host
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,7 @@ class Tokenizer:
         own = () if backend.eos_token_id is None else (int(backend.eos_token_id),)
         self.eos_token_ids: tuple[int, ...] = tuple(dict.fromkeys((*eos_token_ids, *own)))
         self._unused = unused
+        self._decode = _decoder_of(backend)
 
     def encode(self, text: str, add_special: bool = True) -> list[int]:
         """Token ids; ``add_special`` adds what the model expects around a plain text (often a BOS token)."""
@@ -32,7 +33,7 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int], skip_special: bool = False) -> str:
         """Text of all ids at once; bytes that are no UTF-8 become U+FFFD."""
-        return str(self.backend.decode(list(ids), skip_special_tokens=skip_special, clean_up_tokenization_spaces=False))
+        return self._decode(list(ids), skip_special)
 
     def stream(self, *, skip_special: bool = True) -> DetokenizerStream:
         """An incremental ``decode`` for one output."""
@@ -75,6 +76,21 @@ class Tokenizer:
                 f"messages that the chat template of {self.label} accepts", str(error), "change the messages"
             ) from error
         return self.encode(rendered, add_special=False)
+
+
+def _decoder_of(backend: Any) -> Callable[[list[int], bool], str]:
+    """``backend.decode`` of ids, without its detours where it comes down to one call of the library beneath."""
+    from transformers import PreTrainedTokenizerFast as Plain
+
+    kind = type(backend)
+    if issubclass(kind, Plain) and kind.decode is Plain.decode and kind._decode is Plain._decode:
+        decode = backend.backend_tokenizer.decode
+        return lambda ids, skip_special: decode(ids, skip_special_tokens=skip_special)
+
+    def by_wrapper(ids: list[int], skip_special: bool) -> str:
+        return str(backend.decode(ids, skip_special_tokens=skip_special, clean_up_tokenization_spaces=False))
+
+    return by_wrapper
 
 
 def vocabulary_difference(a: Tokenizer, b: Tokenizer) -> str | None:

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from forerun.errors import ForerunError
+from forerun.sampling.host_logits import HostLogits, Logits, on_host
 
 
-def argmax_lowest(rows: Tensor) -> list[int]:
+def argmax_lowest(rows: Logits) -> list[int]:
     """The lowest id among the largest entries of each row of ``rows`` [n, vocabulary]; torch.argmax promises no order.
 
     Raises:
         ForerunError: a row has a NaN, +inf or nothing above -inf.
     """
-    ids, largest = _first_by_numpy(rows) if rows.device.type == "cpu" else _first_by_torch(rows)
+    if isinstance(rows, Tensor) and not rows.is_cpu:
+        ids, largest = _first_by_torch(rows)
+    else:
+        ids, largest = _first_by_numpy(on_host(rows))
     for row, value in enumerate(largest):
         require_drawable(value, f"row {row}")
     return ids
 
 
-def _first_by_numpy(rows: Tensor) -> tuple[list[int], list[float]]:
+def _first_by_numpy(rows: HostLogits) -> tuple[list[int], list[float]]:
     # numpy promises the first of the largest, and the first NaN where there is one.
-    exact = (rows.detach() if rows.dtype in (torch.float32, torch.float64) else rows.detach().float()).numpy()
-    ids = exact.argmax(axis=1)
-    return ids.tolist(), exact[np.arange(len(ids)), ids].tolist()
+    ids: list[int] = rows.argmax(axis=1).tolist()
+    return ids, [rows.item(row, token) for row, token in enumerate(ids)]
 
 
 def _first_by_torch(rows: Tensor) -> tuple[list[int], list[float]]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from forerun.sampling.argmax import argmax_lowest
 from forerun.sampling.cuts import top_k
+from forerun.sampling.host_logits import Logits
 from forerun.sampling.logit_row import LogitRow
 from forerun.sampling.noise import KeyedNoise
 from forerun.sampling.params import SamplingParams
@@ -24,6 +25,10 @@ class KeyedSampler:
 
     ``output`` always means the generated tokens before the one drawn, earlier drafts of the path included; ``position``
     is the absolute position of the token drawn. ``mask`` is the grammar's hook.
+
+    ``is_greedy``: the noise is dropped. ``sees_output``: ``output`` enters a draw, as penalties, bans and a grammar
+    look at it. ``is_plain_greedy``: each token is the argmax of its raw row, so that a batch can share one
+    ``argmax_lowest``.
 
     Raises:
         ForerunError: a bias names a token outside the vocabulary; in any method: NaN or +inf logits, or no token left.
@@ -47,23 +52,11 @@ class KeyedSampler:
         self._processors = Processors(
             params, prompt=prompt, eos_token_ids=eos_token_ids, vocab_size=vocab_size, mask=mask
         )
+        self.is_greedy = params.temperature == 0.0
+        self.sees_output = self._processors.is_reshaping
+        self.is_plain_greedy = self.is_greedy and not self.sees_output
 
-    @property
-    def is_greedy(self) -> bool:
-        """Whether the noise is dropped."""
-        return self.params.temperature == 0.0
-
-    @property
-    def is_plain_greedy(self) -> bool:
-        """Whether each token is the argmax of its raw row, so that a batch can share one ``argmax_lowest``."""
-        return self.is_greedy and not self._processors.is_reshaping
-
-    @property
-    def sees_output(self) -> bool:
-        """Whether ``output`` enters a draw at all: nothing but penalties, bans and a grammar looks at it."""
-        return self._processors.is_reshaping
-
-    def token(self, logits: Tensor, position: int, output: Sequence[int]) -> int:
+    def token(self, logits: Logits, position: int, output: Sequence[int]) -> int:
         """The target's token at ``position``; ``logits`` is its row, [vocabulary]."""
         row = self._processors.row(logits, output)
         if self.is_greedy:
@@ -71,7 +64,7 @@ class KeyedSampler:
         found = self._processors.candidates(row, self.params.temperature)
         return int(self._noise.winners(found.scores, position, found.ids)[0])
 
-    def law(self, logits: Tensor, output: Sequence[int]) -> Tensor:
+    def law(self, logits: Logits, output: Sequence[int]) -> Tensor:
         """The processed probabilities that ``token`` draws from, float64 [vocabulary]; one-hot where T = 0."""
         row = self._processors.row(logits, output)
         law = np.zeros(row.size)
@@ -83,7 +76,7 @@ class KeyedSampler:
             law[found.ids] = weights / weights.sum()
         return torch.from_numpy(law)
 
-    def logprobs(self, logits: Tensor, output: Sequence[int], token: int, k: int | None = None) -> TokenLogprobs:
+    def logprobs(self, logits: Logits, output: Sequence[int], token: int, k: int | None = None) -> TokenLogprobs:
         """Log-softmax of the raw target row at ``token`` and at its ``k`` best ids (default: as the request asks).
 
         Raw means before every processor, as most engines report; so ``output`` does not enter.
@@ -102,7 +95,7 @@ class KeyedSampler:
 
     def draft_token(
         self,
-        logits: Tensor,
+        logits: Logits,
         position: int,
         output: Sequence[int],
         *,
@@ -120,7 +113,7 @@ class KeyedSampler:
 
     def draft_tokens(
         self,
-        logits: Tensor,
+        logits: Logits,
         position: int,
         output: Sequence[int],
         *,

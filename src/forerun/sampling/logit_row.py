@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from forerun.sampling.argmax import require_drawable
+from forerun.sampling.host_logits import Logits, on_host
 from forerun.sampling.noise import FloatRow, IdRow
 
 RoughRow = npt.NDArray[np.float32]
@@ -46,9 +45,9 @@ class LogitRow:
         require_drawable(self.peak, "the row")
 
     @classmethod
-    def of(cls, logits: Tensor) -> LogitRow:
+    def of(cls, logits: Logits) -> LogitRow:
         """The raw row of a target, [vocabulary]; nothing is copied where it is fp32 in this machine's memory."""
-        return cls(_on_host(logits).numpy())
+        return cls(on_host(logits))
 
     @property
     def size(self) -> int:
@@ -104,9 +103,3 @@ class LogitRow:
 
     def _below(self, level: float) -> float:
         return level - ROUGHNESS * (abs(level) + abs(self.peak))
-
-
-def _on_host(logits: Tensor) -> Tensor:
-    row = logits.detach().cpu()
-    # Rows in half precision are exact in fp32.
-    return row if row.dtype in (torch.float32, torch.float64) else row.float()

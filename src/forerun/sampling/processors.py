@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from forerun.errors import ForerunError
 from forerun.sampling.cuts import top_k, top_p
+from forerun.sampling.host_logits import Logits
 from forerun.sampling.logit_row import LogitRow
 from forerun.sampling.noise import FloatRow, IdRow
 from forerun.sampling.nucleus import nucleus
@@ -68,7 +68,7 @@ class Processors:
         self._biases = np.array([bias for _, bias in params.logit_bias], dtype=np.float64)
         self._end_ids = self._known([*(() if params.ignore_eos else eos_token_ids), *params.stop_token_ids])
 
-    def row(self, logits: Tensor, output: Sequence[int]) -> LogitRow:
+    def row(self, logits: Logits, output: Sequence[int]) -> LogitRow:
         """Logits after penalties, bias and bans; ``output`` are the tokens generated so far.
 
         Raises:

@@ -25,14 +25,13 @@ def match(
     ``path``. Nothing is asked after an accepted token that ``stop`` calls the text's end. Among equal siblings the
     first is taken.
     """
-    children = draft.children()
     rows: list[int] = []
     tokens: list[int] = []
     row: int | None = 0
     while row is not None:
         token = next_token(row, tuple(tokens))
         tokens.append(token)
-        row = next((child for child in children[row] if draft.tokens[child - 1] == token), None)
+        row = draft.child(row, token)
         if row is not None:
             rows.append(row)
             if stop(token):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from forerun.models.base import AttentionGroup, PassInput, Target
+from forerun.models.base import AttentionGroup, PassInput, PassOutput, Target
 from forerun.models.decoder import Decoder
 from forerun.models.kv_store import KVStore
 from forerun.models.loading import load_directory
@@ -83,6 +83,17 @@ def test_logits_equal_transformers_in_float64(name: str, native: Callable[..., N
     for size in (LONG, 33, 7):
         found = run_chunked(native(name), tokens, size).double()
         torch.testing.assert_close(found / scale, expected / scale, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_the_host_array_is_the_logits(name: str, native: Callable[..., NativeDecoder]) -> None:
+    slots = torch.arange(7)
+    output = native(name).forward(batch_of([Chunk(random_tokens(7), 0, slots)]), pool(native(name), "fp32", 7))
+    assert output.host is not None and output.host_logits is output.host
+    assert output.host.ctypes.data == output.logits.data_ptr()
+    assert output.host.shape == tuple(output.logits.shape)
+    taken = PassOutput(output.logits.to(torch.float64), {}).host_logits
+    assert (taken == output.host).all()
 
 
 @pytest.mark.parametrize("kind", ["bf16", "int8"])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -94,7 +95,9 @@ class NativeDecoder(Target):
             raise ValueError(f"block {strange[0]} of {self.traits.name}, which has {len(by_layer)}")
         normed = next((out for tap, out in tapped.items() if tap.kind is TapKind.AFTER_FINAL_NORM), None)
         logit_rows = torch.tensor(batch.logit_rows, dtype=torch.int64)
-        logits = torch.empty(len(logit_rows), self.config.vocab_size)
+        # From numpy for numpy: the sampler reads them there, and each crossing costs what a small layer does.
+        host = np.empty((len(logit_rows), self.config.vocab_size), np.float32)
+        logits = torch.from_numpy(host)
         cosines, sines = zip(*(rotary.angles(batch.positions) for rotary in self._rotaries), strict=True)
         row_start, rows, slot_start, slots = _flat(batch.groups)
         self._kernels.forward(
@@ -123,7 +126,7 @@ class NativeDecoder(Target):
                 logits=logits.data_ptr(),
             ),
         )
-        return PassOutput(logits, tapped | {tap: x for tap in taps - tapped.keys()})
+        return PassOutput(logits, tapped | {tap: x for tap in taps - tapped.keys()}, host)
 
     def run_linears_alone(self, num_rows: int) -> None:
         """The floor under a pass of ``num_rows`` rows: its linears, and nothing between them. For measuring."""
