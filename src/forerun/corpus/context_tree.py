@@ -59,13 +59,13 @@ def _above(shared: Ints, owner: Ints, low: Ints, high: Ints) -> Ints:
     return np.where(shared[low] >= shared[high], owner[low], owner[high])
 
 
-def ancestors_at(tree: ContextTree, nodes: Ints, depths: Ints, max_depth: int) -> Ints:
-    """For each node the highest one on its way to the root that is at least so deep."""
+def ancestors_within(tree: ContextTree, nodes: Ints, depths: Ints, max_depth: int) -> Ints:
+    """For each node the deepest one on its way to the root, itself included, that is at most so deep."""
     jumps = [tree.parent]
     while 1 << len(jumps) < max_depth:
         jumps.append(jumps[-1][jumps[-1]])
     found = nodes
     for jump in reversed(jumps):
         higher = jump[found]
-        found = np.where(tree.depth[higher] >= depths, higher, found)
-    return found
+        found = np.where(tree.depth[higher] > depths, higher, found)
+    return np.where(tree.depth[found] > depths, tree.parent[found], found)

@@ -16,7 +16,7 @@ from forerun.corpus.separated import joined, separated, without_first
 # token is indexed anew a bounded number of times on its way to the oldest part.
 GROWTH = 8
 # Indexing so many tokens takes about a millisecond: done, joined and cut at once. Anything larger takes a ``Join``.
-SMALL_PART = 256
+SMALL_PART = 512
 # A cut is prepared when this share of a bound is left, so that it is done before room runs out.
 SHARE_LEFT = 1 / 16
 # Joins are adopted as proposals come; outputs that come without any must not pile up.

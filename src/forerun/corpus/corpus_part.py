@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from forerun.corpus.context_order import SEPARATOR, ContextOrder, Ints, order_contexts
-from forerun.corpus.context_tree import ROOT, ContextTree, ancestors_at, build_context_tree
+from forerun.corpus.context_tree import ROOT, ContextTree, build_context_tree
 from forerun.corpus.match import Match
 from forerun.corpus.separated import sequence_lengths
-from forerun.corpus.successors import Successors, count_successors
+from forerun.corpus.successors import find_successors
 
 # A node of the tree, or the complement of the one position where a context occurs.
 State = int
@@ -33,14 +33,16 @@ class CorpusPart:
         self.num_tokens = len(text) - 1 - self.num_sequences
         order = order_contexts(text, max_depth)
         tree = build_context_tree(order)
-        successors = count_successors(text, order, tree)
+        successors = find_successors(text, order, tree, max_depth)
         self._arrays: dict[str, Ints] = {
             "text": text,
             "depth": tree.depth,
             "count": tree.high - tree.low,
             **_extremes(text, order, tree),
             **_edges(text, order, tree, max_depth),
-            **_links(order, tree, successors, max_depth),
+            "link_start": _starts(successors.node, len(tree.low)),
+            "link_token": successors.token,
+            "link_target": successors.target,
         }
         # Reading an element of a memoryview takes a third of the time that numpy needs.
         self._text, self._depth, self._count, self._oldest, self._newest = self._views(
@@ -179,26 +181,6 @@ def _edges(text: Ints, order: ContextOrder, tree: ContextTree, max_depth: int) -
         "edge_start": _starts(parent, len(tree.low)),
         "edge_token": token[by_parent],
         "edge_target": np.concatenate([nodes, ~leaves])[by_parent],
-    }
-
-
-def _links(order: ContextOrder, tree: ContextTree, successors: Successors, max_depth: int) -> dict[str, Ints]:
-    """Per node what follows it, most frequent first, and the state of the context with that token behind it.
-
-    That state has exactly as many occurrences as the pair, so no count is stored. A context at ``max_depth`` leads to
-    its newest ``max_depth`` tokens, which occur nowhere else.
-    """
-    rank_of = np.empty(len(order.room), dtype=np.int32)
-    rank_of[order.positions] = np.arange(len(order.positions), dtype=np.int32)
-    is_single = successors.count == 1
-    target = ~(successors.newest + 1)
-    shared = successors.of(~is_single)
-    depths = np.minimum(tree.depth[shared.node] + 1, max_depth)
-    target[~is_single] = ancestors_at(tree, tree.leaf_parent[rank_of[shared.newest + 1]], depths, max_depth)
-    return {
-        "link_start": _starts(successors.node, len(tree.low)),
-        "link_token": successors.token,
-        "link_target": target,
     }
 
 

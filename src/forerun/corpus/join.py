@@ -11,7 +11,7 @@ from forerun.corpus.separated import joined, sequence_lengths, without_first
 
 # Proposals until a join is due: some, and one for so many tokens. Indexing takes one or two microseconds a token; a
 # proposal comes with a row of a pass, which takes hundreds.
-DUE_AFTER = 16
+DUE_AFTER = 32
 TOKENS_A_PROPOSAL = 256
 
 

@@ -1,83 +1,83 @@
-"""What follows each context of a tree, and how often."""
+"""What follows each context of a tree, how often, and where that leads."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from forerun.corpus.context_order import SEPARATOR, ContextOrder, Ints
-from forerun.corpus.context_tree import ROOT, ContextTree
+from forerun.corpus.context_order import ContextOrder, Ints
+from forerun.corpus.context_tree import ROOT, ContextTree, ancestors_within
 
 
 @dataclass(frozen=True, slots=True)
 class Successors:
-    """``token`` follows ``node`` ``count`` times, last behind position ``newest``: one entry for each pair, [pairs]."""
+    """``token`` follows ``node``, and both together are ``target``: one entry for each pair, [pairs].
+
+    By node, most frequent first and then newest; none for the root. A target is a node, or the complement of the one
+    position where the pair ends; it occurs exactly as often as the pair.
+    """
 
     node: Ints
     token: Ints
-    count: Ints
-    newest: Ints
-
-    def __len__(self) -> int:
-        return len(self.node)
-
-    def of(self, chosen: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Successors:
-        """Some of the entries."""
-        return Successors(self.node[chosen], self.token[chosen], self.count[chosen], self.newest[chosen])
+    target: Ints
 
 
-def count_successors(text: Ints, order: ContextOrder, tree: ContextTree) -> Successors:
-    """All pairs of a node and a token behind it, by node, most frequent first and then newest; none for the root.
+def find_successors(text: Ints, order: ContextOrder, tree: ContextTree, max_depth: int) -> Successors:
+    """All pairs, found from their targets (Weiner's links, 1973): a target less its newest token lies on one way.
 
-    Deepest nodes first, each handing its counts to its parent, so that the work is in proportion to the pairs.
+    Of the nodes on that way, those from the depth of the target's parent on lead to it, and no others. A context at
+    ``max_depth`` leads to its newest ``max_depth`` tokens.
     """
-    following = text[order.positions + 1]
-    ones = np.ones(len(following), dtype=np.int32)
-    single = Successors(tree.leaf_parent, following, ones, order.positions).of(following != SEPARATOR)
-    waiting: dict[int, list[Successors]] = defaultdict(list)
-    _hand_over(single, tree, waiting)
-    done: list[Successors] = []
-    for depth in np.unique(tree.depth)[:0:-1]:
-        if not waiting[int(depth)]:
-            continue
-        counted = _added_up(_joined(waiting.pop(int(depth))), vocab_size=int(text.max()) + 1)
-        rank = -(counted.count.astype(np.int64) * len(text) + counted.newest)
-        done.append(counted.of(np.lexsort((rank, counted.node))))
-        above = Successors(tree.parent[counted.node], counted.token, counted.count, counted.newest)
-        _hand_over(above, tree, waiting)
-    return _joined(done or [single.of(slice(0))])
+    targets = _Targets.of(order, tree, max_depth)
+    entry = np.flatnonzero(targets.depth > 1)
+    rank_of = np.empty(len(order.room), dtype=np.int32)
+    rank_of[order.positions] = np.arange(len(order.positions), dtype=np.int32)
+    before = tree.leaf_parent[rank_of[targets.newest[entry] - 1]]
+    depth = targets.depth[entry]
+    node = ancestors_within(tree, before, np.where(depth == max_depth, max_depth, depth - 1), max_depth)
+    # A node of nothing but contexts of ``max_depth`` tokens: each goes only a part of the way that its parent goes.
+    is_cut = (tree.depth[node] == max_depth) & (tree.depth[tree.parent[node]] == max_depth - 1)
+    node = np.where(is_cut, tree.parent[node], node)
+
+    # Keys that sort by node and then as the targets are ordered: sorting values takes a fraction of sorting indexes.
+    num_targets = len(targets.state)
+    keys: list[NDArray[np.int64]] = []
+    while len(node):
+        is_open = (node != ROOT) & (tree.depth[node] >= targets.parent_depth[entry])
+        node, entry = node[is_open], entry[is_open]
+        keys.append(node.astype(np.int64) * num_targets + entry)
+        node = tree.parent[node]
+    ranked = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *keys]))
+    entry = ranked % num_targets
+    return Successors((ranked // num_targets).astype(np.int32), text[targets.newest[entry]], targets.state[entry])
 
 
-def _hand_over(entries: Successors, tree: ContextTree, waiting: dict[int, list[Successors]]) -> None:
-    """Put entries where the sweep finds them at their node's depth."""
-    entries = entries.of(entries.node != ROOT)
-    depth = tree.depth[entries.node].astype(np.uint16)
-    by_depth = np.argsort(depth, kind="stable")
-    found, starts = np.unique(depth[by_depth], return_index=True)
-    ends = np.append(starts, len(depth))[1:]
-    for value, start, end in zip(found, starts, ends, strict=True):
-        waiting[int(value)].append(entries.of(by_depth[start:end]))
+@dataclass(frozen=True, slots=True)
+class _Targets:
+    """All nodes but the root and all single contexts, most frequent first and then newest: state, newest position,
+    longest context, and how deep the node above is, [targets]."""
 
+    state: Ints
+    newest: Ints
+    depth: Ints
+    parent_depth: Ints
 
-def _added_up(entries: Successors, vocab_size: int) -> Successors:
-    """One entry for each pair, by node."""
-    keys = entries.node.astype(np.int64) * vocab_size + entries.token
-    order = np.argsort(keys)
-    ranked = keys[order]
-    starts = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
-    counts = np.add.reduceat(entries.count[order], starts, dtype=np.int32)
-    newest = np.maximum.reduceat(entries.newest[order], starts)
-    firsts = order[starts]
-    return Successors(entries.node[firsts], entries.token[firsts], counts, newest)
-
-
-def _joined(parts: list[Successors]) -> Successors:
-    return Successors(
-        np.concatenate([part.node for part in parts]),
-        np.concatenate([part.token for part in parts]),
-        np.concatenate([part.count for part in parts]),
-        np.concatenate([part.newest for part in parts]),
-    )
+    @classmethod
+    def of(cls, order: ContextOrder, tree: ContextTree, max_depth: int) -> _Targets:
+        # A context that is no longer than its node's is that node.
+        lengths = np.minimum(order.room[order.positions], max_depth)
+        is_single = lengths > tree.depth[tree.leaf_parent]
+        single = order.positions[is_single]
+        # One position more, so that an interval may end where the order does.
+        borders = np.stack([tree.low[1:], tree.high[1:]], axis=1).ravel()
+        newest = np.append(np.maximum.reduceat(np.append(order.positions, np.int32(-1)), borders)[::2], single)
+        count = np.append(tree.high[1:] - tree.low[1:], np.ones(len(single), dtype=np.int32))
+        by_rank = np.argsort(-(count.astype(np.int64) * len(order.room) + newest))
+        return cls(
+            np.append(np.arange(1, len(tree.low), dtype=np.int32), ~single)[by_rank],
+            newest[by_rank],
+            np.append(tree.depth[1:], lengths[is_single])[by_rank],
+            np.append(tree.depth[tree.parent[1:]], tree.depth[tree.leaf_parent[is_single]])[by_rank],
+        )
