@@ -9,7 +9,6 @@ from torch import Tensor
 from forerun.models.native.kernels import Kernels
 from forerun.models.native.packed_linear import PackedLinear
 
-ROUNDS_ROWS = {"avx512_bf16", "amx", "amx_emulated"}  # paths whose bf16 linears take bf16 rows
 # (outputs, inputs): not whole panels, not whole AMX tiles, more than the block that several tiles pass over (1,024 k).
 SHAPES = [(1, 1), (15, 33), (16, 32), (17, 31), (32, 64), (33, 50), (97, 2), (40, 1100), (70, 2080)]
 dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
@@ -26,7 +25,7 @@ def random_rows(num_rows: int, num_inputs: int) -> Tensor:
 
 def exact(kernels: Kernels, weight: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """float64 products of the numbers that the path multiplies, and of their magnitudes: what rounding goes by."""
-    if weight.dtype is torch.bfloat16 and kernels.path in ROUNDS_ROWS:
+    if weight.dtype is torch.bfloat16 and kernels.rounds_rows:
         x = x.bfloat16()
     return x.double() @ weight.double().T, x.double().abs() @ weight.double().abs().T
 
@@ -95,3 +94,14 @@ def test_a_row_that_is_no_number_stays_alone(dtype: torch.dtype, kernels: Kernel
     others = torch.arange(20) != 7
     assert found[7].isnan().all()
     assert torch.equal(found[others], expected[others])
+
+
+def test_fp32_weights_that_are_bf16_take_half_the_memory_and_give_the_same_bits(kernels: Kernels) -> None:
+    weight, x = random_weights(70, 1100, torch.bfloat16).float(), random_rows(20, 1100)
+    # One number too many keeps all of it fp32; its row of the matrix is left out of the comparison.
+    other = weight.clone()
+    other[69, 1099] = 1 + 2**-20
+    kept, whole = (PackedLinear(kernels, [each], [None], torch.float32) for each in (weight, other))
+    assert kept.weight_bytes == whole.weight_bytes // (1 if kernels.rounds_rows else 2)
+    assert torch.equal(kept(x)[:, :69], whole(x)[:, :69])
+    assert torch.equal(kept.rows(torch.arange(70)), weight)

@@ -20,13 +20,17 @@ HERE = Path(__file__).parent
 SOURCES = HERE / "csrc"
 LIBRARIES = HERE / "lib"
 
+_AVX2 = ("-mavx2", "-mfma", "-mf16c")
 _AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mprefer-vector-width=512")
-_AVX512_BF16 = (*_AVX512, "-mavx512bf16", "-mavx512vnni")
+_AVX512_VNNI = (*_AVX512, "-mavx512vnni")
+_AVX512_BF16 = (*_AVX512_VNNI, "-mavx512bf16")
 # Compiler flags per instruction set ("path"), best last.
 PATHS: dict[str, tuple[str, ...]] = {
     "baseline": (),
-    "avx2": ("-mavx2", "-mfma"),
+    "avx2": _AVX2,
+    "avx2_vnni": (*_AVX2, "-mavxvnni"),
     "avx512": _AVX512,
+    "avx512_vnni": _AVX512_VNNI,
     "avx512_bf16": _AVX512_BF16,
     "amx": (*_AVX512_BF16, "-mamx-tile", "-mamx-bf16"),
 }

@@ -19,16 +19,22 @@ from forerun.models.cpu_info import cpu_flags
 from forerun.models.native.build import PATHS, interface_number, library_file
 from forerun.models.native.structs import BlockPanelStruct, DecoderStruct, LinearStruct, PassStruct
 
+_AVX2 = frozenset({"avx2", "fma", "f16c"})
 _AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "fma"})
-_AVX512_BF16 = _AVX512 | {"avx512_bf16", "avx512_vnni"}
+_AVX512_VNNI = _AVX512 | {"avx512_vnni"}
+_AVX512_BF16 = _AVX512_VNNI | {"avx512_bf16"}
 # Flags of /proc/cpuinfo that a path needs.
 _NEEDS = {
     "baseline": frozenset[str](),
-    "avx2": frozenset({"avx2", "fma"}),
+    "avx2": _AVX2,
+    "avx2_vnni": _AVX2 | {"avx_vnni"},
     "avx512": _AVX512,
+    "avx512_vnni": _AVX512_VNNI,
     "avx512_bf16": _AVX512_BF16,
     "amx": _AVX512_BF16 | {"amx_tile", "amx_bf16"},
 }
+# Paths whose bf16 linears round rows to bf16; on the others bf16 weights give the bits of the same numbers in fp32.
+_ROUNDS_ROWS = frozenset({"avx512_bf16", "amx", "amx_emulated"})
 
 
 class StaleLibraryError(Exception):
@@ -36,7 +42,10 @@ class StaleLibraryError(Exception):
 
 
 class Kernels:
-    """One library and its threads. A pass uses as many threads as torch is set to."""
+    """One library and its threads. A pass uses as many threads as torch is set to.
+
+    ``rounds_rows``: rows of bf16 linears are rounded to bf16, else they stay fp32.
+    """
 
     def __init__(self, file: Path) -> None:
         """Raises OSError for a library that can't be loaded or that the system lets nobody use, StaleLibraryError for
@@ -46,6 +55,7 @@ class Kernels:
         if not self._library.fr_start():
             raise OSError(f"the system refuses what {file.name} needs")
         self.path: str = self._library.fr_path().decode()
+        self.rounds_rows = self.path in _ROUNDS_ROWS
         self._start_team()
         os.register_at_fork(after_in_child=self._start_team)
 

@@ -23,11 +23,14 @@ class PackedLinear:
     def __init__(self, kernels: Kernels, parts: Sequence[Tensor], biases: Sequence[Tensor | None], dtype: torch.dtype):
         """``parts`` [out, in] lie one below the other; with two of them, panels of ``PANEL`` outputs take turns.
 
+        Numbers of fp32 that are all bf16 are kept as such where the kernels give the same bits: half the memory.
         Interleaved parts are padded to whole panels, so the outputs are as many as the panels hold.
         """
         num_inputs = parts[0].shape[1]
         rows = [part.shape[0] for part in parts]
         padded = rows if len(parts) == 1 else [-(-count // PANEL) * PANEL for count in rows]
+        if dtype is torch.float32 and not kernels.rounds_rows and all(map(_is_bf16, parts)):
+            dtype = torch.bfloat16
         kind = KINDS[dtype]
         self.weights = torch.zeros(kernels.packed_bytes(kind, sum(padded), num_inputs), dtype=torch.uint8)
         for index, part in enumerate(parts):
@@ -64,3 +67,8 @@ class PackedLinear:
     def rows(self, ids: Tensor) -> Tensor:
         """Weight rows ``ids`` as fp32 [n, in]."""
         return self._kernels.unpack_rows(self.struct, ids)
+
+
+def _is_bf16(weight: Tensor) -> bool:
+    """Whether every number of ``weight`` [out, in], as fp32, is one of bf16: the lower half of its bits is zero."""
+    return not any(bool((rows.float().view(torch.int32) & 0xFFFF).any()) for rows in weight.chunk(16))

@@ -91,6 +91,8 @@ static inline Vec load_fp16(const char *from) {
     memcpy(&half, from, sizeof half);
 #if defined(__AVX512F__)
     return (Vec)_mm512_cvtph_ps((__m256i)half);
+#elif defined(__F16C__)
+    return (Vec)_mm256_cvtph_ps((__m128i)half);
 #else
     const VecBits wide = __builtin_convertvector(half, VecBits);
     const Vec scaled = (Vec)((wide & 0x7fffu) << 13) * 0x1p112f; // the exponent's bias, 127 - 15

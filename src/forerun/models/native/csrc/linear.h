@@ -13,17 +13,26 @@
 #define FR_HAS_TILES
 #endif
 
-// How one step multiplies in vectors. `Input` is what a row is prepared into; INPUT_BYTES of it belong to a step.
+// Registers hold the sums of a tile: so many rows of SLICE outputs. Widening bf16 takes registers too.
+#if defined(__AVX512F__)
+constexpr int SLICE = PANEL, FP32_ROWS = 12, BF16_ROWS = 12;
+#elif defined(__AVX2__)
+constexpr int SLICE = HALF, FP32_ROWS = 6, BF16_ROWS = 5;
+#else
+constexpr int SLICE = HALF, FP32_ROWS = 4, BF16_ROWS = 4;
+#endif
+
+// How one step multiplies in vectors, in PARTS one after the other. `Input` is what a row is prepared into; INPUT_BYTES of it
+// belong to a step.
 #if !defined(FR_HAS_TILES)
 struct Bf16Step {
-    static constexpr int K_PER_STEP = 2;
+    static constexpr int K_PER_STEP = 2, ROWS = BF16_ROWS;
 #if defined(__AVX512BF16__)
     // Products of bf16 pairs are summed into fp32 by one instruction.
     typedef uint16_t Input;
-    static constexpr int INPUT_BYTES = 4;
-    typedef Vec Weights;
-    static inline Weights weights(const char *step) { return load((const float *)step); }
-    static inline Vec add(Vec sum, Weights w, const char *input) {
+    static constexpr int INPUT_BYTES = 4, PARTS = 1;
+    static inline Vec weights(const char *step, int) { return load((const float *)step); }
+    static inline Vec add(Vec sum, Vec w, const char *input, int) {
         int32_t pair;
         memcpy(&pair, input, 4);
         return (Vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)w, (__m512bh)_mm512_set1_epi32(pair));
@@ -32,21 +41,19 @@ struct Bf16Step {
         for (int i = 0; i < n; i += W) store_bf16(out + i, load(row + i));
     }
 #else
-    // A bf16 is widened to fp32 by a shift; the row stays fp32.
+    // A bf16 is widened to fp32 by a shift, even k first, then odd; the row stays fp32. So sums have the bits that the same
+    // numbers stored as fp32 would give.
     typedef float Input;
-    static constexpr int INPUT_BYTES = 8;
-    struct Weights {
-        Vec even, odd;
-    };
-    static inline Weights weights(const char *step) {
+    static constexpr int INPUT_BYTES = 8, PARTS = 2;
+    static inline Vec weights(const char *step, int part) {
         VecBits bits;
         memcpy(&bits, step, sizeof bits);
-        return {(Vec)(bits << 16), (Vec)(bits & 0xffff0000u)};
+        return (Vec)(part ? bits & 0xffff0000u : bits << 16);
     }
-    static inline Vec add(Vec sum, Weights w, const char *input) {
-        float pair[2];
-        memcpy(pair, input, 8);
-        return fma(w.odd, splat(pair[1]), fma(w.even, splat(pair[0]), sum));
+    static inline Vec add(Vec sum, Vec w, const char *input, int part) {
+        float x;
+        memcpy(&x, input + part * sizeof x, sizeof x);
+        return fma(w, splat(x), sum);
     }
     static inline void prepare(const float *row, Input *out, int n) { memcpy(out, row, n * sizeof(float)); }
 #endif
@@ -54,25 +61,17 @@ struct Bf16Step {
 #endif
 
 struct Fp32Step {
-    static constexpr int K_PER_STEP = 1;
+    static constexpr int K_PER_STEP = 1, ROWS = FP32_ROWS;
     typedef float Input;
-    static constexpr int INPUT_BYTES = 4;
-    typedef Vec Weights;
-    static inline Weights weights(const char *step) { return load((const float *)step); }
-    static inline Vec add(Vec sum, Weights w, const char *input) {
+    static constexpr int INPUT_BYTES = 4, PARTS = 1;
+    static inline Vec weights(const char *step, int) { return load((const float *)step); }
+    static inline Vec add(Vec sum, Vec w, const char *input, int) {
         float x;
         memcpy(&x, input, 4);
         return fma(w, splat(x), sum);
     }
     static inline void prepare(const float *row, Input *out, int n) { memcpy(out, row, n * sizeof(float)); }
 };
-
-// Registers hold the sums of a tile: ROWS rows of SLICE outputs.
-#if defined(__AVX512F__)
-constexpr int TILE_ROWS = 12, SLICE = PANEL;
-#else
-constexpr int TILE_ROWS = 4, SLICE = HALF;
-#endif
 
 // One tile: R rows times a slice of a panel over `num_steps`, into sums [R][PANEL].
 template <class Step, int R>
@@ -87,14 +86,17 @@ static void multiply_tile(const char *weights, const char *x, size_t x_stride, i
         const char *next = asking.next + (size_t)step * asking.stride;
         __builtin_prefetch(next);
         __builtin_prefetch(next + 64);
-        typename Step::Weights w[V];
+#pragma GCC unroll 2
+        for (int part = 0; part < Step::PARTS; ++part) {
+            Vec w[V];
 #pragma GCC unroll 8
-        for (int v = 0; v < V; ++v) w[v] = Step::weights(at + v * W * 4);
+            for (int v = 0; v < V; ++v) w[v] = Step::weights(at + v * W * 4, part);
 #pragma GCC unroll 12
-        for (int r = 0; r < R; ++r)
+            for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-            for (int v = 0; v < V; ++v)
-                sum[r][v] = Step::add(sum[r][v], w[v], x + r * x_stride + (size_t)step * Step::INPUT_BYTES);
+                for (int v = 0; v < V; ++v)
+                    sum[r][v] = Step::add(sum[r][v], w[v], x + r * x_stride + (size_t)step * Step::INPUT_BYTES, part);
+        }
     }
     for (int r = 0; r < R; ++r)
         for (int v = 0; v < V; ++v) store(sums + r * PANEL + v * W, sum[r][v]);
@@ -106,12 +108,12 @@ template <class Step, class> struct TilesUpTo;
 template <class Step, int... R> struct TilesUpTo<Step, std::integer_sequence<int, R...>> {
     static constexpr MultiplyTile tiles[] = {multiply_tile<Step, R + 1>...};
 };
-template <class Step> using Tiles = TilesUpTo<Step, std::make_integer_sequence<int, TILE_ROWS>>;
+template <class Step> using Tiles = TilesUpTo<Step, std::make_integer_sequence<int, Step::ROWS>>;
 
 // A kind is a way to multiply, of vectors or of AMX tiles: up to MOST_ROWS rows at once times a panel's `num_steps`, into
 // sums [num_rows][PANEL].
 template <class Step> struct VectorKind : Step {
-    static constexpr int MOST_ROWS = TILE_ROWS;
+    static constexpr int MOST_ROWS = Step::ROWS;
     static inline void multiply(int num_rows, const char *weights, const char *x, size_t x_stride, int num_steps,
                                 float *sums, bool resumes, Asking asking) {
         for (int first = 0; first < PANEL; first += SLICE)

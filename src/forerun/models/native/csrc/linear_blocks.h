@@ -82,35 +82,75 @@ static inline void prepare_blocks(const float *row, int num_inputs, char *out) {
     for (int k = 0; k < num_inputs; k += BLOCK, out += sizeof(BlockInput)) prepare_block(row + k, (BlockInput *)out);
 }
 
-// sum + four products a lane: unsigned weights of BITS bits times the same four int8 in every lane. Exact.
-template <int BITS> static inline VecInt add_products(VecInt sum, VecBits weights, int32_t inputs) {
+// The exact sum of a span's products, group by group (`i` counts them): in every lane four unsigned weights of BITS bits
+// times the same four int8.
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+template <int BITS> struct SpanSum {
+    VecInt total;
+    inline void add(VecBits weights, int32_t inputs, int) {
 #if defined(__AVX512VNNI__)
-    return (VecInt)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)weights, _mm512_set1_epi32(inputs));
-#elif defined(__AVX512BW__)
-    const __m512i x = _mm512_set1_epi32(inputs);
-    if constexpr (BITS < 8) // pairs stay below 2^15
-        return sum + (VecInt)_mm512_madd_epi16(_mm512_maddubs_epi16((__m512i)weights, x), _mm512_set1_epi16(1));
-    const __m512i even = _mm512_madd_epi16(_mm512_and_si512((__m512i)weights, _mm512_set1_epi16(255)),
-                                           _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8));
-    const __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16((__m512i)weights, 8), _mm512_srai_epi16(x, 8));
-    return sum + (VecInt)even + (VecInt)odd;
-#elif defined(__AVX2__)
-    const __m256i x = _mm256_set1_epi32(inputs);
-    if constexpr (BITS < 8)
-        return sum + (VecInt)_mm256_madd_epi16(_mm256_maddubs_epi16((__m256i)weights, x), _mm256_set1_epi16(1));
-    const __m256i even = _mm256_madd_epi16(_mm256_and_si256((__m256i)weights, _mm256_set1_epi16(255)),
-                                           _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8));
-    const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16((__m256i)weights, 8), _mm256_srai_epi16(x, 8));
-    return sum + (VecInt)even + (VecInt)odd;
+        total = (VecInt)_mm512_dpbusd_epi32((__m512i)total, (__m512i)weights, _mm512_set1_epi32(inputs));
 #else
-    for (int i = 0; i < GROUP; ++i) sum += (VecInt)(weights >> 8 * i & 255u) * (int32_t)(int8_t)(inputs >> 8 * i);
-    return sum;
+        total = (VecInt)_mm256_dpbusd_avx_epi32((__m256i)total, (__m256i)weights, _mm256_set1_epi32(inputs));
+#endif
+    }
+};
+#elif defined(__AVX2__)
+typedef int16_t VecPairs __attribute__((vector_size(W * 4))); // two sums of two products a lane
+
+static inline VecPairs multiply_bytes(VecBits weights, int32_t inputs) {
+#if defined(__AVX512BW__)
+    return (VecPairs)_mm512_maddubs_epi16((__m512i)weights, _mm512_set1_epi32(inputs));
+#else
+    return (VecPairs)_mm256_maddubs_epi16((__m256i)weights, _mm256_set1_epi32(inputs));
 #endif
 }
+
+static inline VecInt sum_of_pairs(VecPairs pairs) {
+#if defined(__AVX512BW__)
+    return (VecInt)_mm512_madd_epi16((__m512i)pairs, _mm512_set1_epi16(1));
+#else
+    return (VecInt)_mm256_madd_epi16((__m256i)pairs, _mm256_set1_epi16(1));
+#endif
+}
+
+template <int BITS> struct SpanSum {
+    static constexpr int RUN = 1 << (7 - BITS); // groups whose sum is sure to fit 16 bits: 8, 4 or 2
+    VecInt total;
+    VecPairs run;
+    inline void add(VecBits weights, int32_t inputs, int i) {
+        const VecPairs products = multiply_bytes(weights, inputs);
+        run = i % RUN ? run + products : products;
+        if (i % RUN == RUN - 1) total += sum_of_pairs(run);
+    }
+};
+
+// Two products of eight bits may not fit: low and high nibbles are multiplied apart.
+template <> struct SpanSum<8> {
+    VecInt total;
+    VecPairs low, high;
+    inline void add(VecBits weights, int32_t inputs, int i) {
+        const VecPairs low_products = multiply_bytes(weights & 0x0f0f0f0fu, inputs);
+        const VecPairs high_products = multiply_bytes(weights >> 4 & 0x0f0f0f0fu, inputs);
+        low = i ? low + low_products : low_products;
+        high = i ? high + high_products : high_products;
+        if (i == GROUPS - 1) total += sum_of_pairs(low) + (sum_of_pairs(high) << 4);
+    }
+};
+#else
+template <int BITS> struct SpanSum {
+    VecInt total;
+    inline void add(VecBits weights, int32_t inputs, int) {
+        for (int i = 0; i < GROUP; ++i) total += (VecInt)(weights >> 8 * i & 255u) * (int32_t)(int8_t)(inputs >> 8 * i);
+    }
+};
+#endif
 
 // Registers hold two sums for each row of a tile and output of a slice, the span's and the whole one.
 #if defined(__AVX512F__)
 constexpr int BLOCK_ROWS = 6, BLOCK_SLICE = 32;
+#elif defined(__AVX2__)
+constexpr int BLOCK_ROWS = 4, BLOCK_SLICE = 16;
 #else
 constexpr int BLOCK_ROWS = 3, BLOCK_SLICE = 16;
 #endif
@@ -127,6 +167,7 @@ template <class Format, int R>
 static void multiply_block_tile(const char *unit, int lane, const char *x, size_t x_stride, int num_units, float *sums,
                                 bool resumes, BlockAsking asking) {
     constexpr int V = BLOCK_SLICE / W, SPAN_GROUPS = GROUPS / Format::SPANS;
+    static_assert(Format::BITS == 6 || Format::SPANS == 1); // a span has whole runs (SpanSum)
     Vec sum[R][V];
     for (int r = 0; r < R; ++r)
         for (int v = 0; v < V; ++v) sum[r][v] = resumes ? load(sums + r * 32 + v * W) : Vec{};
@@ -137,7 +178,7 @@ static void multiply_block_tile(const char *unit, int lane, const char *x, size_
             const char *scales = block + Format::WEIGHTS;
 #pragma GCC unroll 2
             for (int span = 0; span < Format::SPANS; ++span) {
-                VecInt products[R][V];
+                SpanSum<Format::BITS> products[R][V];
 #pragma GCC unroll 8
                 for (int r = 0; r < R; ++r) {
                     const BlockInput &input = *(const BlockInput *)(x + r * x_stride);
@@ -147,7 +188,7 @@ static void multiply_block_tile(const char *unit, int lane, const char *x, size_
                         start = (minus - VecInt{}) << Format::OFFSET_SHIFT;
                     }
 #pragma GCC unroll 4
-                    for (int v = 0; v < V; ++v) products[r][v] = start;
+                    for (int v = 0; v < V; ++v) products[r][v].total = start;
                 }
 #pragma GCC unroll 8
                 for (int i = 0; i < SPAN_GROUPS; ++i) {
@@ -162,7 +203,7 @@ static void multiply_block_tile(const char *unit, int lane, const char *x, size_
                         memcpy(&inputs, x + r * x_stride + g * GROUP, GROUP);
 #pragma GCC unroll 4
                         for (int v = 0; v < V; ++v)
-                            products[r][v] = add_products<Format::BITS>(products[r][v], weights[v], inputs);
+                            products[r][v].add(weights[v], inputs, i);
                     }
                 }
 #pragma GCC unroll 4
@@ -180,7 +221,7 @@ static void multiply_block_tile(const char *unit, int lane, const char *x, size_
 #pragma GCC unroll 8
                     for (int r = 0; r < R; ++r) {
                         const BlockInput &input = *(const BlockInput *)(x + r * x_stride);
-                        Vec value = __builtin_convertvector(products[r][v], Vec) * scale;
+                        Vec value = __builtin_convertvector(products[r][v].total, Vec) * scale;
                         if constexpr (Format::HAS_MIN) value = fma(least, splat(input.sum), value);
                         sum[r][v] = fma(value, splat(input.scale), sum[r][v]);
                     }
