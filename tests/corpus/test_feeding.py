@@ -59,7 +59,7 @@ def test_a_fed_corpus_keeps_its_bounds_its_order_and_few_parts(seed: int) -> Non
         read = [one.tolist() for part in corpus.parts for one in part.sequences()]
         assert is_in_order(read, fed)
         most = max(most, len(corpus.parts))
-    assert most <= corpus_module.MAX_ENTRIES
+    assert most <= 2 * corpus_module.MAX_PARTS, "outputs pile up no longer than until they are due"
     corpus.ingest([[1]])
     held = [one.tolist() for part in corpus.parts for one in part.sequences()]
     assert held == [*fed, [1]][-len(held) :], "oldest out first, and nothing is lost on the way"

@@ -19,8 +19,8 @@ GROWTH = 8
 SMALL_PART = 512
 # A cut is prepared when this share of a bound is left, so that it is done before room runs out.
 SHARE_LEFT = 1 / 16
-# Joins are adopted as proposals come; outputs that come without any must not pile up.
-MAX_ENTRIES = 32
+# Every part is looked through at every proposal: with more than these, joins are adopted before they are due.
+MAX_PARTS = 16
 
 # A short join does not wait for a long one: a corpus has seldom more than this many in the making.
 NUM_WORKERS = 4
@@ -94,17 +94,21 @@ class Corpus:
         self._enter([output], now)
         if self._entries:
             self._cut_ahead(now)
-        if len(self._entries) > MAX_ENTRIES:
-            self._adopt_all()
+        while len(self.parts) > MAX_PARTS and (joins := self.joins):
+            self._adopt(min(joins, key=lambda join: join.num_tokens))
 
     def adopt_due(self, now: int) -> None:
         """Read the joins that are due at proposal ``now``, waiting for what is not ready."""
-        for index, one in enumerate(self._entries):
-            if isinstance(one, Join) and one.due <= now:
-                self._entries[index] = one.result()
+        for join in self.joins:
+            if join.due <= now:
+                self._adopt(join)
 
     def _adopt_all(self) -> None:
-        self._entries = [one.result() if isinstance(one, Join) else one for one in self._entries]
+        for join in self.joins:
+            self._adopt(join)
+
+    def _adopt(self, join: Join) -> None:
+        self._entries[self._entries.index(join)] = join.result()
 
     def _enter(self, sequences: Sequence[Sequence[int] | Ints], now: int) -> None:
         """Let in what fits, and the oldest out."""
@@ -133,7 +137,7 @@ class Corpus:
                 return
             oldest = self._entries[0]
             if isinstance(oldest, Join):
-                self._entries[0] = oldest.result()
+                self._adopt(oldest)
                 continue
             num_gone = _num_gone(oldest, *too_many)
             if num_gone >= oldest.num_sequences:
