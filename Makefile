@@ -39,7 +39,7 @@ test-real: install
 test-bytes: install
 	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE PYTHONPATH=tests $(BIN)/python -m same_bytes $(ARGS)
 
-# forerun beside its peers, seven minutes; builds the peers' environments (5 GB) on first use. A full run of other models:
+# forerun beside its peers, eight minutes; builds the peers' environments (5 GB) on first use. A full run of other models:
 # make bench QUICK= ARGS="--target FILE --draft FILE"
 QUICK ?= --quick
 bench: install

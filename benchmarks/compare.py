@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description="forerun beside its peers.")
     parser.add_argument("--target", required=True, help="GGUF file, model directory, hub:ORG/NAME or catalogue name")
     parser.add_argument("--draft", help="the same for a draft model")
-    parser.add_argument("--quick", action="store_true", help="seven minutes: few settings, prompts and tokens")
+    parser.add_argument("--quick", action="store_true", help="eight minutes: few settings, prompts and tokens")
     parser.add_argument("--few-settings", action="store_true", help="of each method the likeliest best alone")
     parser.add_argument("--eager", action="store_true", help="vLLM uncompiled: it starts sooner")
     parser.add_argument("--peers", default=",".join(PEERS), help="some of %(default)s")

@@ -188,7 +188,7 @@ class Comparison:
         """
         waves = [wave for ours, theirs in groups for wave in servers.waves(ours, theirs)]
         parts = [(wave, members) for wave in waves for members in prompts]
-        budget = Budget(seconds, len(parts))
+        budget = Budget(seconds, [len(wave) for wave, _ in parts])
         is_complete = all([measurement.run(stage, wave, members, budget) for wave, members in parts])
         return budget.seconds_left, is_complete
 

@@ -32,21 +32,21 @@ class Watch:
 
 
 class Budget:
-    """Seconds for measuring, shared evenly among the parts still to come: what one leaves over, the others get."""
+    """Seconds for measuring, shared by size among the parts still to come: what one leaves over, the others get."""
 
-    def __init__(self, seconds: float, num_parts: int) -> None:
+    def __init__(self, seconds: float, sizes: Sequence[int]) -> None:
         self.seconds_left = seconds
-        self._num_parts_left = num_parts
+        self._sizes_left = list(sizes)
 
     @contextlib.contextmanager
     def part(self) -> Iterator[float]:
         """One part; yields when it must be over, on the monotonic clock."""
         begin = time.monotonic()
         try:
-            yield begin + self.seconds_left / max(self._num_parts_left, 1)
+            yield begin + self.seconds_left * self._sizes_left[0] / sum(self._sizes_left)
         finally:
             self.seconds_left -= time.monotonic() - begin
-            self._num_parts_left -= 1
+            self._sizes_left.pop(0)
 
 
 class Measurement:

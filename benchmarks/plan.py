@@ -60,7 +60,7 @@ class Plan:
             max_tokens=48,
             max_prompt=512,
             num_positions=0,
-            seconds=240.0,
+            seconds=330.0,
             has_few_settings=True,
             is_eager=True,
             is_quick=True,

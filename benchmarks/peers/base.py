@@ -226,4 +226,4 @@ class Peer(ABC):
 
     def resident_bytes(self, setting: Setting, pair: Pair) -> int:
         """About how much memory a server takes: here that of bf16 weights, target and draft, under one torch."""
-        return int(1.15 * pair.num_bytes) + (1 << 30)
+        return int(1.05 * pair.num_bytes) + (3 << 28)

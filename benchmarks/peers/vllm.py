@@ -156,7 +156,7 @@ class VllmPeer(Peer):
     def resident_bytes(self, setting: Setting, pair: Pair) -> int:
         """See ``Peer``: three processes that each import torch, the KV pool, and a draft model only where it's used."""
         weights = pair.num_bytes if setting.method == "draft_model" else pair.target.num_bytes
-        return int(1.1 * weights) + (_KV_GIB << 30) + (3 << 29)
+        return int(1.05 * weights) + (_KV_GIB << 30) + (1 << 30)
 
     def version(self) -> str:
         """See ``Peer``."""

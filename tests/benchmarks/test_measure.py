@@ -23,7 +23,7 @@ def measured(peers: list[FakePeer], settings: list[Setting], machine: Machine | 
     with Servers({peer.name: peer for peer in peers}, LAUNCH, WARM_UP) as servers:
         watch = Watch(LoadLimits(), machine or Machine(), settle_seconds=0)
         measurement = Measurement(servers, watch, 0, Record(Path(os.devnull)), lambda line: None)
-        measurement.run("choose", settings, PROMPTS, Budget(60, 1))
+        measurement.run("choose", settings, PROMPTS, Budget(60, [1]))
         measurement.not_run = servers.not_run  # type: ignore[attr-defined]
     return measurement
 
@@ -93,14 +93,14 @@ def test_no_further_prompt_once_the_time_is_up_but_the_first_one_always() -> Non
         measurement = Measurement(
             servers, Watch(LoadLimits(), Machine(), settle_seconds=0), 0, Record(Path(os.devnull)), lambda line: None
         )
-        assert not measurement.run("choose", [A], PROMPTS, Budget(0, 1))
+        assert not measurement.run("choose", [A], PROMPTS, Budget(0, [1]))
         assert [trial.prompt_id for trial in measurement.trials] == ["p0"]
 
 
 def test_what_a_part_leaves_over_goes_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr("benchmarks.measure.time.monotonic", lambda: clock[0])
-    budget = Budget(90, 3)
+    budget = Budget(90, [1, 1, 1])
     with budget.part() as ends_at:
         assert ends_at == 30
         clock[0] = 10
@@ -110,6 +110,14 @@ def test_what_a_part_leaves_over_goes_to_the_others(monkeypatch: pytest.MonkeyPa
     assert budget.seconds_left == 30
     with budget.part() as ends_at:
         assert ends_at == 90
+
+
+def test_a_part_with_more_settings_gets_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.measure.time.monotonic", lambda: 0.0)
+    budget = Budget(60, [4, 1, 1])
+    for share in (40, 30, 60):
+        with budget.part() as ends_at:
+            assert ends_at == share
 
 
 def test_waves_hold_ours_and_as_many_others_as_memory_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
