@@ -10,6 +10,7 @@ from forerun.drafters.registry import METHODS
 from forerun.errors import ForerunError
 
 DEFAULT_TREE_ROWS_PER_TOKEN = 2
+NOTHING = DraftLimit(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,10 @@ class Drafting:
 
         A round emits one token more than it accepts, so the last token is never drafted.
         """
-        num_tokens = max(0, min(self.num_speculative_tokens, num_tokens_left - 1, num_rows_left))
-        num_rows = min(self.max_rows, num_rows_left) if num_tokens else 0
-        return DraftLimit(num_tokens, num_rows if self.is_tree else num_tokens, self.is_tree)
+        num_tokens = min(self.num_speculative_tokens, num_tokens_left - 1, num_rows_left)
+        if num_tokens <= 0:
+            return NOTHING
+        return DraftLimit(num_tokens, min(self.max_rows, num_rows_left) if self.is_tree else num_tokens, self.is_tree)
 
 
 def most_draft_rows() -> int:

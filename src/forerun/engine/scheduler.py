@@ -106,7 +106,8 @@ class Scheduler:
             num_for_drafts -= limit.num_rows
             num_left -= limit.num_rows
             works.append(Work(request, num_uncomputed, True, limit))
-        works.extend(self._plan_prefill([r for r in self.running if r.is_prefilling], num_left))
+        if len(decoding) < len(self.running):
+            works += self._plan_prefill([request for request in self.running if request.is_prefilling], num_left)
         return works
 
     def _num_for_drafts(self, pending: Sequence[tuple[Request, int]], num_left: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,10 +18,10 @@ def argmax_lowest(rows: Logits) -> list[int]:
     Raises:
         ForerunError: a row has a NaN, +inf or nothing above -inf.
     """
-    if isinstance(rows, Tensor) and not rows.is_cpu:
-        ids, largest = _first_by_torch(rows)
-    else:
+    if isinstance(rows, np.ndarray) or rows.is_cpu:
         ids, largest = _first_by_numpy(on_host(rows))
+    else:
+        ids, largest = _first_by_torch(rows)
     for row, value in enumerate(largest):
         require_drawable(value, f"row {row}")
     return ids
