@@ -102,23 +102,24 @@ class Comparison:
 
     def _measure(self, servers: Servers, measurement: Measurement, prompts: Mapping[str, Halves]) -> bool:
         """Calibrates, chooses and compares. Returns whether every prompt had its turn."""
-        left = self.plan.seconds
-        budget, left = _CALIBRATING_SHARE * left, (1 - _CALIBRATING_SHARE) * left
+        seconds, wholes = self.plan.seconds, []
         firsts = [prompt for parts in prompts.values() for prompt in parts.choose[:1]]
         groups = [([self._plain], self._tried)] if self._tried else []
-        unused, is_complete = self._run(servers, measurement, CALIBRATE, groups, [firsts], budget)
+        kept = (1 - _CALIBRATING_SHARE) * seconds
+        left, is_whole = self._run(servers, measurement, CALIBRATE, groups, [firsts], seconds, kept)
+        wholes.append(is_whole)
         self._settings = tuned(self._settings, self._tunings())
-        budget, left = unused + _CHOOSING_SHARE * self.plan.seconds, left - _CHOOSING_SHARE * self.plan.seconds
         groups = [([self._plain], [setting for setting in self._settings if setting != self._plain])]
         choosing = [parts.choose for parts in prompts.values()]
-        unused, is_whole = self._run(servers, measurement, CHOOSE, groups, choosing, budget)
-        left, is_complete = left + unused, is_complete and is_whole
+        kept -= _CHOOSING_SHARE * seconds
+        left, is_whole = self._run(servers, measurement, CHOOSE, groups, choosing, left, kept)
+        wholes.append(is_whole)
         for index, finalists in enumerate(found := self._finalists()):
-            budget = left / (len(found) - index)
-            fresh = [prompts[finalists.workload].measure]
-            unused, is_whole = self._run(servers, measurement, MEASURE, finalists.groups, fresh, budget)
-            left, is_complete = left + unused - budget, is_complete and is_whole
-        return is_complete
+            fresh, later = [prompts[finalists.workload].measure], len(found) - index - 1
+            kept = left * later / (later + 1)
+            left, is_whole = self._run(servers, measurement, MEASURE, finalists.groups, fresh, left, kept)
+            wholes.append(is_whole)
+        return all(wholes)
 
     def _tunings(self) -> dict[str, Tuning]:
         return chosen(self._trials, self._tried, self._plain)
@@ -180,17 +181,19 @@ class Comparison:
         stage: str,
         groups: Sequence[tuple[Sequence[Setting], Sequence[Setting]]],
         prompts: Sequence[Sequence[TokenPrompt]],
-        seconds: float,
+        left: float,
+        kept: float,
     ) -> tuple[float, bool]:
         """Each group in waves that memory holds, its first settings in all of them: every ratio is of neighbours.
 
-        Returns the seconds that are left over, and whether every prompt had its turn.
+        Of the seconds ``left``, some are ``kept`` for what comes later. Returns those that are left afterwards, and whether
+        every prompt had its turn.
         """
         waves = [wave for ours, theirs in groups for wave in servers.waves(ours, theirs)]
         parts = [(wave, members) for wave in waves for members in prompts]
-        budget = Budget(seconds, [len(wave) for wave, _ in parts])
+        budget = Budget(left - kept, [len(wave) for wave, _ in parts])
         is_complete = all([measurement.run(stage, wave, members, budget) for wave, members in parts])
-        return budget.seconds_left, is_complete
+        return kept + budget.seconds_left, is_complete
 
     def _divergences(self, servers: Servers, prompts: Mapping[str, Halves]) -> list[Divergence]:
         """Every plain setting beside fp32 arithmetic, engine by engine."""
