@@ -203,10 +203,10 @@ def feed(method: str, case: Case, *, feeds_corpus: bool) -> None:
         f"other threads {MICRO * elsewhere / num_fed:.1f} us a token, at most {most_parts} parts"
     )
     for name, times in own.items():
-        num_long = sum(one > TOO_LONG for one in wall[name])
+        num_long, num_long_wall = (sum(one > TOO_LONG for one in some) for some in (times, wall[name]))
         print(
             f"{'':14} {name:7} {summary(times)}   by the clock {summary(wall[name])}, "
-            f"over {1e3 * TOO_LONG:.0f} ms: {num_long} of {len(times):,}",
+            f"over {1e3 * TOO_LONG:.0f} ms: {num_long}, by the clock {num_long_wall}, of {len(times):,}",
             flush=True,
         )
 

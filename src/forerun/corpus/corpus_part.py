@@ -105,16 +105,19 @@ class CorpusPart:
         target = self._link_target[link]
         return 1 if target < 0 else self._count[target]
 
-    def followers(self, state: State) -> Iterator[tuple[int, int, State]]:
-        """(token, count, state) of what comes next, most frequent first and then newest."""
+    def followers(self, state: State, lowest_count: int = 0) -> Iterator[tuple[int, int, State]]:
+        """(token, count, state) of what comes next so often at least, most frequent first and then newest."""
         if state < 0:
             token = self._text[~state + 1]
-            if token != SEPARATOR:
+            if token != SEPARATOR and lowest_count <= 1:
                 yield token, 1, state - 1
             return
         for link in range(self._link_start[state], self._link_start[state + 1]):
             target = self._link_target[link]
-            yield self._link_token[link], 1 if target < 0 else self._count[target], target
+            count = 1 if target < 0 else self._count[target]
+            if count < lowest_count:
+                return
+            yield self._link_token[link], count, target
 
     def most_frequent_path(self, state: State, num_tokens: int, lowest_count: int) -> tuple[list[int], list[int]]:
         """Up to ``num_tokens`` tokens, each the most frequent next, with their counts while at ``lowest_count``."""

@@ -54,9 +54,7 @@ def most_probable_tree(
         nonlocal num_found
         if depth > max_depth:
             return
-        for token, count, behind in source.followers(state):
-            if count < lowest:
-                break
+        for token, count, behind in source.followers(state, lowest):
             num_found += 1
             heapq.heappush(frontier, (-count, num_found, token, behind, parent, depth))
 

@@ -20,6 +20,13 @@ class SuffixNode:
         self.children: dict[int, SuffixNode] = {}
         self.best: SuffixNode | None = None
 
-    def ranked_children(self) -> list[SuffixNode]:
-        """Children by count, then recency, best first."""
-        return sorted(self.children.values(), key=lambda child: (child.count, child.start), reverse=True)
+    def ranked_children(self, lowest_count: int = 0) -> list[SuffixNode]:
+        """Children seen so often at least by count, then recency, best first: of hundreds, few are worth sorting."""
+        chosen = [child for child in self.children.values() if child.count >= lowest_count]
+        if len(chosen) > 1:
+            chosen.sort(key=_by_count, reverse=True)
+        return chosen
+
+
+def _by_count(child: SuffixNode) -> tuple[int, int]:
+    return child.count, child.start

@@ -87,13 +87,14 @@ class SuffixTree:
         likeliest = node if offset < node.length else node.best
         return 0 if likeliest is None else likeliest.count
 
-    def followers(self, state: State) -> Iterator[tuple[int, int, State]]:
-        """(token, count, state) of what comes next, most frequent first and then newest."""
+    def followers(self, state: State, lowest_count: int = 0) -> Iterator[tuple[int, int, State]]:
+        """(token, count, state) of what comes next so often at least, most frequent first and then newest."""
         node, offset = state
         if offset < node.length:
-            yield self.token(node, offset), node.count, (node, offset + 1)
+            if node.count >= lowest_count:
+                yield self.token(node, offset), node.count, (node, offset + 1)
             return
-        for child in node.ranked_children():
+        for child in node.ranked_children(lowest_count):
             yield self.token(child, 0), child.count, (child, 1)
 
     def most_frequent_path(self, state: State, num_tokens: int, lowest_count: int) -> tuple[list[int], list[int]]:
