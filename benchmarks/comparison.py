@@ -186,8 +186,8 @@ class Comparison:
     ) -> tuple[float, bool]:
         """Each group in waves that memory holds, its first settings in all of them: every ratio is of neighbours.
 
-        Of the seconds ``left``, some are ``kept`` for what comes later. Returns those that are left afterwards, and whether
-        every prompt had its turn.
+        Of the seconds ``left``, some are ``kept`` for what comes later. Returns those left afterwards, and whether every
+        prompt had its turn.
         """
         waves = [wave for ours, theirs in groups for wave in servers.waves(ours, theirs)]
         parts = [(wave, members) for wave in waves for members in prompts]
