@@ -186,8 +186,8 @@ class Comparison:
     ) -> tuple[float, bool]:
         """Each group in waves that memory holds, its first settings in all of them: every ratio is of neighbours.
 
-        Of the seconds ``left``, some are ``kept`` for what comes later. Returns those left afterwards, and whether every
-        prompt had its turn.
+        Of the seconds ``left``, some are ``kept`` for what comes later. Returns those left afterwards, and whether
+        every prompt had its turn.
         """
         waves = [wave for ours, theirs in groups for wave in servers.waves(ours, theirs)]
         parts = [(wave, members) for wave in waves for members in prompts]
@@ -200,8 +200,9 @@ class Comparison:
         texts = [(prompt.token_ids, prompt.answer) for parts in prompts.values() for prompt in parts.measure]
         contexts = prefixes(texts, self.plan.num_positions, self.plan.seed)
         found: dict[Setting, list[Law]] = {}
-        for setting in self._settings:
-            if setting.is_plain and (server := servers.ready(setting)) is not None:
+        for setting in [setting for setting in self._settings if setting.is_plain]:
+            servers.start([setting])
+            if (server := servers.ready(setting)) is not None:
                 self._say(f"divergences of {setting.label}, {len(contexts)} positions")
                 found[setting] = laws(server.next_token_logprobs, contexts)
                 servers.drop(setting)

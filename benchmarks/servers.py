@@ -34,6 +34,7 @@ class Servers:
         # Linux takes the end of the thread that started a process for the end of its parent: these threads stay.
         self._starters = ThreadPoolExecutor(_NUM_STARTING)
         self._running: dict[str, Server] = {}
+        self._started: dict[str, Setting] = {}
         self._warm: set[Setting] = set()
         self.not_run: dict[Setting, NotRun] = {}
 
@@ -61,12 +62,22 @@ class Servers:
             self._running.pop(key).stop()
 
     def start(self, settings: Sequence[Setting]) -> None:
-        """Keeps and starts what these settings need, several at a time: starting is no part of any figure."""
-        self.keep(settings)
+        """Starts what these settings need, several at a time: starting is no part of any figure.
+
+        Others stay up, suspended, as far as memory holds them: some take a minute to start.
+        """
+        self._make_room(settings)
         first = {self._key(setting): setting for setting in settings if not self.is_restarted(setting)}
         for server in self._running.values():
             server.resume()
         list(self._starters.map(self._warmed_up, first.values()))
+
+    def _make_room(self, settings: Sequence[Setting]) -> None:
+        needed = {self._key(setting) for setting in settings}
+        staying = [setting for key, setting in self._started.items() if key in self._running and key not in needed]
+        room = self._num_bytes_of_room()
+        while staying and self._num_bytes([*settings, *staying]) > room:
+            self.drop(staying.pop(0))
 
     def ready(self, setting: Setting) -> Server | None:
         """A warm server of this setting, fresh where it must be; None where it can't be had.
@@ -91,6 +102,7 @@ class Servers:
                 if not self.is_restarted(setting):
                     self._report(f"starting {setting.label}")
                 self._running[key] = self._peers[setting.peer].start(setting, self._launch)
+                self._started[key] = setting
             if setting not in self._warm:
                 self._running[key].generate(setting, self._warm_up_prompt, _WARM_UP_TOKENS)
                 self._warm.add(setting)
@@ -114,7 +126,7 @@ class Servers:
 
     def waves(self, constant: Sequence[Setting], others: Sequence[Setting]) -> list[list[Setting]]:
         """``others`` in groups whose servers fit into memory together, ``constant`` in each of them."""
-        room = MEMORY_SHARE * (psutil.virtual_memory().available + self._num_running_bytes())
+        room = self._num_bytes_of_room()
         waves: list[list[Setting]] = []
         for setting in others:
             wanted = self._num_bytes([*waves[-1], setting]) if waves else 0
@@ -134,9 +146,9 @@ class Servers:
         }
         return sum(by_key.values())
 
-    def _num_running_bytes(self) -> int:
-        """Their memory is free for the next wave."""
-        total = 0
+    def _num_bytes_of_room(self) -> float:
+        """What is free, and what would be if no server were up."""
+        total = int(psutil.virtual_memory().available)
         for server in self._running.values():
             try:
                 leader = psutil.Process(server.pid)
@@ -144,7 +156,7 @@ class Servers:
                 total += sum(member.memory_info().rss for member in members)
             except psutil.NoSuchProcess:
                 continue
-        return total
+        return MEMORY_SHARE * total
 
     def _key(self, setting: Setting) -> str:
         return self._peers[setting.peer].server_key(setting)

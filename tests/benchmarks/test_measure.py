@@ -120,6 +120,20 @@ def test_a_part_with_more_settings_gets_more_time(monkeypatch: pytest.MonkeyPatc
             assert ends_at == share
 
 
+def test_servers_stay_up_as_long_as_memory_holds_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Memory:
+        available = 12
+
+    monkeypatch.setattr("benchmarks.servers.psutil.virtual_memory", Memory)
+    peers = {name: FakePeer(name, num_bytes=4) for name in ("a", "b", "c")}
+    with Servers(peers, LAUNCH, WARM_UP) as servers:
+        for name in ("a", "b", "a", "c", "a"):
+            servers.start([setting(name)])
+        # Two fit: b was in the way of c, a came back and found c's place beside it.
+        assert {name: len(peer.started) for name, peer in peers.items()} == {"a": 2, "b": 1, "c": 1}
+        assert [peers[name].started[-1].is_stopped for name in ("a", "b", "c")] == [False, True, False]
+
+
 def test_waves_hold_ours_and_as_many_others_as_memory_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     class Memory:
         available = 10
