@@ -109,6 +109,8 @@ class Corpus:
 
     def _adopt(self, join: Join) -> None:
         self._entries[self._entries.index(join)] = join.result()
+        # Giving back a large part's memory takes milliseconds: the last reference goes on another thread.
+        self._workers.submit(join.let_go())
 
     def _enter(self, sequences: Sequence[Sequence[int] | Ints], now: int) -> None:
         """Let in what fits, and the oldest out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
 from forerun.corpus.context_order import Ints
@@ -33,7 +33,7 @@ class Join:
         now: int,
         num_gone: int = 0,
     ) -> None:
-        self.parts = tuple(parts)
+        self.parts: Sequence[CorpusPart] = tuple(parts)
         self.num_sequences = sum(part.num_sequences for part in parts) + sum(
             len(sequence_lengths(text)) for text in texts
         )
@@ -44,6 +44,11 @@ class Join:
     def result(self) -> CorpusPart:
         """The new part, waited for if need be; raises what indexing raised."""
         return self._made.result()
+
+    def let_go(self) -> Callable[[], None]:
+        """Hand over the older parts; calling what comes back forgets them."""
+        parts, self.parts = list(self.parts), ()
+        return parts.clear
 
 
 def _made(texts: Sequence[Ints], num_gone: int, max_depth: int) -> CorpusPart:
