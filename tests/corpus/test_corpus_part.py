@@ -61,6 +61,7 @@ def check_state(part: CorpusPart, state: int, counts: Counts, context: tuple[int
     ranked = counts.ranked(context)
     followers = list(part.followers(state))
     assert [(token, count) for token, count, _ in followers] == [(key[-1], counts.count[key]) for key in ranked]
+    assert list(part.followers(state, 2)) == [one for one in followers if one[1] >= 2]
     assert part.highest_count(state) == (counts.count[ranked[0]] if ranked else 0)
     for (_, count, behind), key in zip(followers, ranked, strict=True):
         assert part.count(behind) == count

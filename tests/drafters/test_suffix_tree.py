@@ -90,6 +90,8 @@ def test_matches_are_the_ends_that_something_followed(max_depth: int, tokens: li
         for length in range(match.shortest, match.longest + 1):
             ranked = counts.ranked(tuple(tokens[-length:]))
             followers = [(token, count) for token, count, _ in tree.followers(match.state)]
+            frequent = [(token, count) for token, count, _ in tree.followers(match.state, 2)]
+            assert frequent == [one for one in followers if one[1] >= 2]
             assert followers == [(key[-1], counts.count[key]) for key in ranked]
             assert tree.count(match.state) == counts.count[tuple(tokens[-length:])]
             assert tree.highest_count(match.state) == followers[0][1]
