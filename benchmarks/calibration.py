@@ -42,12 +42,10 @@ def tuning_rows(
 ) -> list[TuningRow]:
     """What was tried, and what came of it."""
     here = [trial for trial in trials if trial.stage == CALIBRATE]
-    return [
-        TuningRow(
-            setting.label,
-            totals(here, setting).tokens_per_second,
-            RatioRow.of(throughput_ratio(here, setting, reference)),
-            setting.tuning == tunings[setting.peer],
-        )
-        for setting in tried
-    ]
+    rows = []
+    for setting in tried:
+        ratio = throughput_ratio(here, setting, reference)
+        is_chosen = ratio.num_pairs > 0 and setting.tuning == tunings[setting.peer]
+        speed = totals(here, setting).tokens_per_second
+        rows.append(TuningRow(setting.label, speed, RatioRow.of(ratio), is_chosen))
+    return rows

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2
     except Stopped:
-        print("benchmarks: stopped before anything was measured", file=sys.stderr)
+        print("benchmarks: stopped before anything was compared; --resume goes on", file=sys.stderr)
         return 1
     kept = Path(given.results)
     report.write(found, kept / f"{slug}.json")

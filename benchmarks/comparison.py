@@ -63,7 +63,10 @@ class Comparison:
         self._trials: list[Trial] = []
 
     def run(self) -> Report:
-        """Raises ForerunError only where forerun itself can't run; a peer that can't is listed in the report."""
+        """Raises ForerunError only where forerun itself can't run; a peer that can't is listed in the report.
+
+        Stopped before anything was compared, it raises Stopped.
+        """
         plan = self.plan
         tokenizer = tokenizer_of(self.pair.target)
         watch = Watch(LoadLimits(plan.max_foreign_share, switches_per_second=math.inf))
@@ -80,6 +83,8 @@ class Comparison:
                 if plan.num_positions:
                     divergences = self._divergences(servers, prompts)
             except Stopped:
+                if not any(trial.stage == MEASURE for trial in self._trials):
+                    raise
                 self._say("stopped: writing what there is")
                 is_complete = False
             not_run = [*self._not_run, *servers.not_run.values()]

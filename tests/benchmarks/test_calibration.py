@@ -38,4 +38,5 @@ def test_the_fastest_tuning_goes_to_every_setting_of_its_peer() -> None:
 def test_without_a_measurement_the_first_one_stands() -> None:
     tried = candidates(PEERS, [THEIRS], 2)
     assert chosen([], tried, OURS) == {"b": ONE}
+    assert not any(row.is_chosen for row in tuning_rows([], tried, {"b": ONE}, OURS))
     assert chosen([], [], OURS) == {}
