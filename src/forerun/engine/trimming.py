@@ -14,8 +14,10 @@ def trimmed(works: Sequence[Work], drafts: Sequence[Draft], limits: RowLimits | 
 
     Parents precede their children, so the front of a draft is a draft. Whatever is cut, the text stays.
     """
+    if limits is None:
+        return list(drafts)
     num_wanted = sum(len(draft) for draft in drafts)
-    if limits is None or not num_wanted:
+    if not num_wanted:
         return list(drafts)
     decoding = [work for work in works if not work.request.is_prefilling]
     num_committed = sum(work.num_committed for work in decoding)

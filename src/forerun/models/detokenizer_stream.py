@@ -14,7 +14,7 @@ class DetokenizerStream:
     start of a text, so a few earlier ones stay in view (the two-offset scheme of TGI and vLLM).
     """
 
-    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+    def __init__(self, decode: Callable[[list[int]], str]) -> None:
         self._decode = decode
         self._ids: list[int] = []
         self._view = 0  # ids before this are out of view

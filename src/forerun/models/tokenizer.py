@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from forerun.errors import ForerunError
@@ -33,11 +33,11 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int], skip_special: bool = False) -> str:
         """Text of all ids at once; bytes that are no UTF-8 become U+FFFD."""
-        return self._decode(list(ids), skip_special)
+        return self._decode(list(ids), skip_special_tokens=skip_special)
 
     def stream(self, *, skip_special: bool = True) -> DetokenizerStream:
         """An incremental ``decode`` for one output."""
-        return DetokenizerStream(lambda ids: self.decode(ids, skip_special))
+        return DetokenizerStream(partial(self._decode, skip_special_tokens=skip_special))
 
     @cached_property
     def vocabulary(self) -> tuple[str | None, ...]:
@@ -78,19 +78,15 @@ class Tokenizer:
         return self.encode(rendered, add_special=False)
 
 
-def _decoder_of(backend: Any) -> Callable[[list[int], bool], str]:
-    """``backend.decode`` of ids, without its detours where it comes down to one call of the library beneath."""
+def _decoder_of(backend: Any) -> Callable[..., str]:
+    """``backend.decode`` of a list of ids, or the call of the library beneath that it comes down to."""
     from transformers import PreTrainedTokenizerFast as Plain
 
     kind = type(backend)
     if issubclass(kind, Plain) and kind.decode is Plain.decode and kind._decode is Plain._decode:
-        decode = backend.backend_tokenizer.decode
-        return lambda ids, skip_special: decode(ids, skip_special_tokens=skip_special)
-
-    def by_wrapper(ids: list[int], skip_special: bool) -> str:
-        return str(backend.decode(ids, skip_special_tokens=skip_special, clean_up_tokenization_spaces=False))
-
-    return by_wrapper
+        plain: Callable[..., str] = backend.backend_tokenizer.decode
+        return plain
+    return partial(backend.decode, clean_up_tokenization_spaces=False)
 
 
 def vocabulary_difference(a: Tokenizer, b: Tokenizer) -> str | None:
