@@ -133,7 +133,8 @@ def test_a_long_context_runs_within_the_bytes_of_its_pool(length: int) -> None:
     """The pool is just large enough."""
     blocks = -(-(length + 8) // 16) + 1
     target = on_best_kernels(tiny_decoder(2, max_context=40_000), find_kernels())
-    engine = Engine(target, cache_bytes=blocks * 16 * IN_INT8, kv_dtype="int8")
+    num_bytes = blocks * 16 * target.new_store(0, torch.int8).bytes_per_slot
+    engine = Engine(target, cache_bytes=num_bytes, kv_dtype="int8")
     assert engine.pool_plan.num_blocks == blocks
     (found,) = engine.generate([[1, 2, 3, 4] * (length // 4)], SamplingParams(max_tokens=8, ignore_eos=True))
-    assert len(found.token_ids) == 8 and engine.pool_plan.num_bytes <= blocks * 16 * IN_INT8
+    assert len(found.token_ids) == 8 and engine.pool_plan.num_bytes <= num_bytes

@@ -18,6 +18,7 @@ from forerun.models.kv_store import KVStore
 from forerun.models.native.kernels import Kernels
 from forerun.models.native.native_weights import NativeLayer, NativeWeights, take_weights
 from forerun.models.native.structs import ACTIVATIONS, KINDS, DecoderStruct, LayerStruct, PassStruct, pointers
+from forerun.models.native.tiled_store import TiledStore
 from forerun.types import Tap, TapKind
 
 
@@ -81,10 +82,10 @@ class NativeDecoder(Target):
         """See ``Target``."""
         return self._weights.weight_bytes
 
-    def new_store(self, num_slots: int, dtype: torch.dtype | None = None) -> KVStore:
-        """See ``Target``."""
-        shape = (self.config.num_kv_heads, self.config.head_dim, self.config.head_dim)
-        return KVStore.zeros([shape] * self.config.num_layers, num_slots, dtype or self.dtype)
+    def new_store(self, num_slots: int, dtype: torch.dtype | None = None) -> TiledStore:
+        """See ``Target``: in tiles, as attention reads them."""
+        config = self.config
+        return TiledStore.of(config.num_layers, config.num_kv_heads, config.head_dim, num_slots, dtype or self.dtype)
 
     def forward(self, batch: PassInput, store: KVStore, taps: frozenset[Tap] = frozenset()) -> PassOutput:
         """See ``Target``."""
@@ -107,6 +108,7 @@ class NativeDecoder(Target):
                 num_groups=len(batch.groups),
                 num_logit_rows=len(logit_rows),
                 pool_kind=KINDS[store.dtype],
+                num_slots=store.num_slots,
                 x=x.data_ptr(),
                 positions=batch.positions.data_ptr(),
                 slots=batch.slots.data_ptr(),

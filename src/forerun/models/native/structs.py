@@ -80,6 +80,7 @@ class PassStruct(Structure):
         ("num_groups", c_int32),
         ("num_logit_rows", c_int32),
         ("pool_kind", c_int32),
+        ("num_slots", c_int64),
         ("x", c_void_p),
         ("positions", c_void_p),
         ("slots", c_void_p),

@@ -1,5 +1,6 @@
 // Attention over the pool. Keys are taken in position order through the group's slot table, so that it makes no
-// difference where they lie, and in chunks counted from position 0.
+// difference where they lie, and in chunks counted from position 0. 16 positions whose slots are a tile of the pool are
+// read where they are, others are gathered first.
 //
 // Within a chunk a row takes the maximum of its scores, the weights e^(score - maximum), their sum and the weighted sum
 // of values, keys ascending; chunks are merged in order. Rows of a tile share only the loading of keys and values. What
@@ -11,7 +12,7 @@
 #include <type_traits>
 
 #include "forerun_kernels.h"
-#include "rows.h"
+#include "pool.h"
 #include "vector.h"
 
 constexpr int TILE = 16;       // rows of a tile
@@ -29,12 +30,6 @@ struct AttentionTile {
     int num_rows, first_key, num_keys; // keys that any of the rows sees
 };
 
-struct PoolLayer {
-    int kind, num_kv_heads, head_dim;
-    const char *keys, *values;
-    const float *key_scales, *value_scales;
-};
-
 // Running result of `num_queries` queries: the maximum, the sum of weights, the weighted sum of values [padded width].
 // sum == 0: nothing seen yet.
 struct Partial {
@@ -42,8 +37,8 @@ struct Partial {
 };
 
 struct AttentionScratch {
-    float *rows;    // [KEY_BLOCK][width]: fp32 only, keys before they are turned
-    float *block;   // a block of keys [head_dim][KEY_BLOCK] or of values [KEY_BLOCK][width]
+    float *gathered; // [KEY_BLOCK][width]: tiles that don't lie in the pool as they are read
+    float *block;    // [KEY_BLOCK][width]: tiles in the number type of the arithmetic
     float *scores;  // [queries][CHUNK]
     float *queries; // [queries][width], scaled
     Partial chunk, total;
@@ -54,63 +49,57 @@ struct AttentionSettings {
     int window;
 };
 
-static inline size_t pool_row_bytes(const PoolLayer &layer) {
-    return (size_t)layer.head_dim * (layer.kind == FR_FP32 ? 4 : layer.kind == FR_BF16 ? 2 : 1);
-}
+// Up to KEY_BLOCK keys or values as arithmetic reads them, a pointer for each 16 positions.
+struct SlotTiles {
+    const float *at[KEY_BLOCK / SLOT_TILE];
+};
 
-static inline const char *pool_row(const PoolLayer &layer, const char *pool, int64_t slot, int kv_head) {
-    return pool + ((size_t)slot * layer.num_kv_heads + kv_head) * pool_row_bytes(layer);
-}
-
-// Asks for what a block's loading will read next: keys lie scattered, and no prefetcher guesses a slot table. Inlined,
-// because gcc takes a function that only prefetches for one that does nothing, and drops its calls.
-__attribute__((always_inline)) static inline void ask_block(const PoolLayer &layer, const char *pool,
-                                                            const int64_t *slots, int count, int kv_head) {
-    const size_t bytes = pool_row_bytes(layer);
-    for (int key = 0; key < count; ++key) {
-        const char *row = pool_row(layer, pool, slots[key], kv_head);
-        for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at);
-    }
-}
-
-// The arithmetic of a block, in fp32: keys and values are widened, sums over d and over keys ascend one by one.
+// The arithmetic of a block, in fp32: keys and values of other types are widened first. Sums over d and over keys ascend
+// one by one.
 struct Fp32Attention {
-    // One head of the keys or values at `count` positions into rows [KEY_BLOCK][width]; missing ones are zero.
-    static void load_rows(const PoolLayer &layer, const char *pool, const float *scales, const int64_t *slots, int count,
-                          int kv_head, int width, float *rows) {
-        for (int key = 0; key < count; ++key) {
-            const float scale = scales ? scales[(size_t)slots[key] * layer.num_kv_heads + kv_head] : 1.0f;
-            load_head(layer.kind, pool_row(layer, pool, slots[key], kv_head), scale, layer.head_dim, rows + key * width);
+    // A tile of keys as [width][16].
+    static const float *keys(const PoolLayer &layer, const char *tile, float *out) {
+        if (layer.kind == FR_FP32) return (const float *)tile;
+        for (int cell = 0; cell < layer.num_cells(); ++cell)
+            for (int lane = 0; lane < SLOT_TILE; lane += W)
+                widen_pairs(layer.kind, tile, cell * SLOT_TILE + lane, out + 2 * cell * SLOT_TILE + lane, SLOT_TILE);
+        return out;
+    }
+
+    // A tile of values as [16][width].
+    static const float *values(const PoolLayer &layer, const char *tile, float *out) {
+        if (layer.kind == FR_FP32) return (const float *)tile;
+        const int width = layer.width();
+        for (int pair = 0; pair < SLOT_TILE / 2; ++pair)
+            for (int d = 0; d < width; d += W)
+                widen_pairs(layer.kind, tile, pair * width + d, out + 2 * pair * width + d, width);
+        return out;
+    }
+
+    // W pairs of `tile` from pair `at` on: their first numbers to `out`, their second ones `step` floats behind.
+    static void widen_pairs(int kind, const char *tile, int at, float *out, int step) {
+        if (kind == FR_BF16) {
+            const VecBits pairs = (VecBits)load((const float *)tile + at);
+            store(out, (Vec)(pairs << 16));
+            store(out + step, (Vec)(pairs & 0xffff0000u));
+            return;
         }
-        memset(rows + count * width, 0, (size_t)(KEY_BLOCK - count) * width * sizeof(float));
+        const VecInt pairs = load_int16((const int16_t *)tile + at);
+        store(out, __builtin_convertvector(pairs << 24 >> 24, Vec));
+        store(out + step, __builtin_convertvector(pairs >> 8, Vec));
     }
 
-    // Keys as [width][KEY_BLOCK].
-    static void load_keys(const PoolLayer &layer, const int64_t *slots, int count, int kv_head, int width,
-                          const AttentionScratch &scratch) {
-        load_rows(layer, layer.keys, layer.key_scales, slots, count, kv_head, width, scratch.rows);
-        for (int key = 0; key < KEY_BLOCK; key += W)
-            for (int d = 0; d < width; d += W) {
-                Vec square[W];
-                for (int i = 0; i < W; ++i) square[i] = load(scratch.rows + (key + i) * width + d);
-                transpose(square);
-                for (int i = 0; i < W; ++i) store(scratch.block + (d + i) * KEY_BLOCK + key, square[i]);
-            }
-    }
+    static void stage(const float *, int, float *) {}
 
-    static void load_values(const PoolLayer &layer, const int64_t *slots, int count, int kv_head, int width,
-                            const AttentionScratch &scratch) {
-        load_rows(layer, layer.values, layer.value_scales, slots, count, kv_head, width, scratch.block);
-    }
-
-    template <int Q> static void score(const float *queries, int width, int head_dim, const float *keys, float *scores) {
+    template <int Q> static void score(const float *queries, int width, int head_dim, const SlotTiles &keys, float *scores) {
         constexpr int AT_ONCE = KEY_VECTORS < 4 ? KEY_VECTORS : 4;
         for (int part = 0; part < KEY_VECTORS; part += AT_ONCE) {
             Vec sum[Q][AT_ONCE] = {};
             for (int d = 0; d < head_dim; ++d)
 #pragma GCC unroll 4
                 for (int v = 0; v < AT_ONCE; ++v) {
-                    const Vec key = load(keys + d * KEY_BLOCK + (part + v) * W);
+                    const int lane = (part + v) * W;
+                    const Vec key = load(keys.at[lane / SLOT_TILE] + d * SLOT_TILE + lane % SLOT_TILE);
 #pragma GCC unroll 4
                     for (int q = 0; q < Q; ++q) sum[q][v] = fma(splat(queries[q * width + d]), key, sum[q][v]);
                 }
@@ -119,27 +108,29 @@ struct Fp32Attention {
         }
     }
 
-    static void scale_scores(const PoolLayer &, const int64_t *, int, int, int, float *) {} // done while loading
-    static void round_weights(const PoolLayer &, const int64_t *, int, int, int, float *) {}
+    static void round_weights(int, int, float *) {}
 
     // Adds weight * value of `count` keys to the mixed values of Q queries, V vectors from column d on.
     template <int Q, int V>
-    static void mix_columns(const float *weights, const float *values, int width, int count, int d, float *mixed) {
+    static void mix_columns(const float *weights, const SlotTiles &values, int width, int count, int d, float *mixed) {
         Vec sum[Q][V];
         for (int q = 0; q < Q; ++q)
             for (int v = 0; v < V; ++v) sum[q][v] = load(mixed + q * width + d + v * W);
-        for (int key = 0; key < count; ++key)
+        for (int key = 0; key < count; ++key) {
+            const float *row = values.at[key / SLOT_TILE] + key % SLOT_TILE * width + d;
 #pragma GCC unroll 4
             for (int v = 0; v < V; ++v) {
-                const Vec value = load(values + key * width + d + v * W);
+                const Vec value = load(row + v * W);
 #pragma GCC unroll 4
                 for (int q = 0; q < Q; ++q) sum[q][v] = fma(splat(weights[q * CHUNK + key]), value, sum[q][v]);
             }
+        }
         for (int q = 0; q < Q; ++q)
             for (int v = 0; v < V; ++v) store(mixed + q * width + d + v * W, sum[q][v]);
     }
 
-    template <int Q> static void mix(const float *weights, int block, const float *values, int width, int count, float *mixed) {
+    template <int Q>
+    static void mix(const float *weights, int block, const SlotTiles &values, int width, int count, float *mixed) {
         int d = 0;
         for (; d + 4 * W <= width; d += 4 * W) mix_columns<Q, 4>(weights + block, values, width, count, d, mixed);
         for (; d < width; d += W) mix_columns<Q, 1>(weights + block, values, width, count, d, mixed);
@@ -156,56 +147,26 @@ struct Bf16Attention {
         return _mm512_dpbf16_ps((__m512)sum, (__m512bh)pairs, (__m512bh)_mm512_set1_epi32(both));
     }
 
-    // 32 elements of a row from d on, as bf16; beyond the head they are zero.
-    static inline __m512i row_part(const PoolLayer &layer, const char *row, int d) {
-        const int left = layer.head_dim - d;
-        const __mmask32 is_there = left >= 32 ? 0xffffffffu : (1u << left) - 1;
-        if (layer.kind == FR_BF16) return _mm512_maskz_loadu_epi16(is_there, row + 2 * d);
-        const __m256i bytes = _mm256_maskz_loadu_epi8(is_there, row + d);
-        const __m512 low = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(bytes)));
-        const __m512 high = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(bytes, 1)));
-        return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    // A tile of keys as [cells][16] pairs.
+    static const float *keys(const PoolLayer &layer, const char *tile, float *out) {
+        if (layer.kind == FR_BF16) return (const float *)tile;
+        widen(tile, layer.num_cells() * SLOT_TILE, out);
+        return out;
     }
 
-    // Keys as [width / 2][KEY_BLOCK] pairs; missing ones are zero.
-    static void load_keys(const PoolLayer &layer, const int64_t *slots, int count, int kv_head, int,
-                          const AttentionScratch &scratch) {
-        for (int key = 0; key < KEY_BLOCK; key += W)
-            for (int d = 0; d < layer.head_dim; d += 2 * W) {
-                Vec square[W];
-                for (int i = 0; i < W; ++i)
-                    square[i] = key + i < count
-                                    ? (Vec)row_part(layer, pool_row(layer, layer.keys, slots[key + i], kv_head), d)
-                                    : Vec{};
-                transpose(square);
-                for (int i = 0; i < W; ++i) store(scratch.block + (d / 2 + i) * KEY_BLOCK + key, square[i]);
-            }
+    // A tile of values as [8][width] pairs.
+    static const float *values(const PoolLayer &layer, const char *tile, float *out) {
+        if (layer.kind == FR_BF16) return (const float *)tile;
+        widen(tile, SLOT_TILE / 2 * layer.width(), out);
+        return out;
     }
 
-    // Values as [KEY_BLOCK / 2][width] pairs; a missing partner is zero.
-    static void load_values(const PoolLayer &layer, const int64_t *slots, int count, int kv_head, int width,
-                            const AttentionScratch &scratch) {
-        const __m512i low = interleaving(0), high = interleaving(16);
-        for (int key = 0; key < count; key += 2)
-            for (int d = 0; d < layer.head_dim; d += 2 * W) {
-                const __m512i even = row_part(layer, pool_row(layer, layer.values, slots[key], kv_head), d);
-                const __m512i odd = key + 1 < count
-                                        ? row_part(layer, pool_row(layer, layer.values, slots[key + 1], kv_head), d)
-                                        : _mm512_setzero_si512();
-                float *out = scratch.block + key / 2 * width + d;
-                store(out, (Vec)_mm512_permutex2var_epi16(even, low, odd));
-                if (d + W < width) store(out + W, (Vec)_mm512_permutex2var_epi16(even, high, odd));
-            }
-    }
-
-    // Indices that take elements first .. first + 15 of two rows in turn.
-    static inline __m512i interleaving(int first) {
-        alignas(64) uint16_t index[32];
-        for (int i = 0; i < 16; ++i) {
-            index[2 * i] = (uint16_t)(first + i);
-            index[2 * i + 1] = (uint16_t)(32 + first + i);
+    // Pairs of int8 to pairs of bf16, whole vectors.
+    static void widen(const char *tile, int num_pairs, float *out) {
+        for (int pair = 0; pair < num_pairs; pair += W) {
+            const Vec low = load_int8((const int8_t *)tile + 2 * pair), high = load_int8((const int8_t *)tile + 2 * pair + W);
+            store(out + pair, (Vec)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
         }
-        return _mm512_load_si512(index);
     }
 
     // fp32 [n] to bf16 in the same place's first half, zero up to the next pair.
@@ -217,60 +178,49 @@ struct Bf16Attention {
         if (n % 2) halves[n] = 0;
     }
 
-    template <int Q> static void score(const float *queries, int width, int head_dim, const float *keys, float *scores) {
+    template <int Q> static void score(const float *queries, int width, int head_dim, const SlotTiles &keys, float *scores) {
+        static_assert(SLOT_TILE == W, "a vector of keys is a tile");
         Vec sum[Q][KEY_VECTORS] = {};
-        for (int pair = 0; pair < (head_dim + 1) / 2; ++pair)
+        for (int cell = 0; cell < (head_dim + 1) / 2; ++cell)
 #pragma GCC unroll 4
             for (int v = 0; v < KEY_VECTORS; ++v) {
-                const __m512i key = (__m512i)load(keys + pair * KEY_BLOCK + v * W);
+                const __m512i key = (__m512i)load(keys.at[v] + cell * SLOT_TILE);
 #pragma GCC unroll 4
-                for (int q = 0; q < Q; ++q) sum[q][v] = (Vec)dot(sum[q][v], key, queries + q * width + pair);
+                for (int q = 0; q < Q; ++q) sum[q][v] = (Vec)dot(sum[q][v], key, queries + q * width + cell);
             }
         for (int q = 0; q < Q; ++q)
             for (int v = 0; v < KEY_VECTORS; ++v) store(scores + q * CHUNK + v * W, sum[q][v]);
     }
 
-    static void times_scales(const float *scales, const PoolLayer &layer, const int64_t *slots, int num_keys, int kv_head,
-                             int num_queries, float *rows) {
-        if (!scales) return;
-        alignas(64) float by_key[CHUNK] = {};
-        for (int key = 0; key < num_keys; ++key) by_key[key] = scales[(size_t)slots[key] * layer.num_kv_heads + kv_head];
-        for (int q = 0; q < num_queries; ++q)
-            for (int key = 0; key < num_keys; key += W)
-                store(rows + q * CHUNK + key, load(rows + q * CHUNK + key) * load(by_key + key));
-    }
-
-    static void scale_scores(const PoolLayer &layer, const int64_t *slots, int num_keys, int kv_head, int num_queries,
-                             float *scores) {
-        times_scales(layer.key_scales, layer, slots, num_keys, kv_head, num_queries, scores);
-    }
-
-    // Weights times the values' scales, to bf16 in place: [CHUNK] halves at the front of each query's row.
-    static void round_weights(const PoolLayer &layer, const int64_t *slots, int num_keys, int kv_head, int num_queries,
-                              float *weights) {
-        times_scales(layer.value_scales, layer, slots, num_keys, kv_head, num_queries, weights);
+    // To bf16 in place: [CHUNK] halves at the front of each query's row.
+    static void round_weights(int num_keys, int num_queries, float *weights) {
         for (int q = 0; q < num_queries; ++q)
             for (int key = 0; key < num_keys; key += W)
                 store_bf16((uint16_t *)(weights + q * CHUNK) + key, load(weights + q * CHUNK + key));
     }
 
     template <int Q, int V>
-    static void mix_columns(const float *weights, const float *values, int width, int count, int d, float *mixed) {
+    static void mix_columns(const float *weights, const SlotTiles &values, int width, int count, int d, float *mixed) {
         Vec sum[Q][V];
         for (int q = 0; q < Q; ++q)
             for (int v = 0; v < V; ++v) sum[q][v] = load(mixed + q * width + d + v * W);
-        for (int pair = 0; pair < (count + 1) / 2; ++pair)
+        const auto add_pair = [&](int pair, uint32_t mask) {
+            const float *row = values.at[2 * pair / SLOT_TILE] + pair % (SLOT_TILE / 2) * width + d;
 #pragma GCC unroll 4
             for (int v = 0; v < V; ++v) {
-                const __m512i value = (__m512i)load(values + pair * width + d + v * W);
+                const __m512i value = (__m512i)((VecBits)load(row + v * W) & mask);
 #pragma GCC unroll 4
                 for (int q = 0; q < Q; ++q) sum[q][v] = (Vec)dot(sum[q][v], value, weights + q * CHUNK + pair);
             }
+        };
+        for (int pair = 0; pair < count / 2; ++pair) add_pair(pair, 0xffffffffu);
+        if (count % 2) add_pair(count / 2, 0xffffu); // its partner isn't there
         for (int q = 0; q < Q; ++q)
             for (int v = 0; v < V; ++v) store(mixed + q * width + d + v * W, sum[q][v]);
     }
 
-    template <int Q> static void mix(const float *weights, int block, const float *values, int width, int count, float *mixed) {
+    template <int Q>
+    static void mix(const float *weights, int block, const SlotTiles &values, int width, int count, float *mixed) {
         const float *pairs = weights + block / 2;
         int d = 0;
         for (; d + 4 * W <= width; d += 4 * W) mix_columns<Q, 4>(pairs, values, width, count, d, mixed);
@@ -322,33 +272,75 @@ template <class F> static inline void each_queries(int num_queries, F f) {
     if (num_queries - q == 1) f(q, std::integral_constant<int, 1>{});
 }
 
+// Asks for tiles of keys or values before they are read. Inlined, because gcc takes a function that only prefetches for
+// one that does nothing, and drops its calls.
+__attribute__((always_inline)) static inline void ask_tiles(const char *first_tile, size_t bytes, const int64_t *slots,
+                                                            int num_keys) {
+    for (int key = 0; key < num_keys; key += SLOT_TILE) {
+        const char *tile = first_tile + slots[key] / SLOT_TILE * bytes;
+        for (size_t line = 0; line < bytes; line += 64) __builtin_prefetch(tile + line);
+    }
+}
+
+// Scores or weights [queries][CHUNK] times the scales of their keys or values. Other pools than int8 have none.
+static void times_scales(const float *scales, const int64_t *slots, int num_keys, int num_queries, float *rows) {
+    alignas(64) float by_key[CHUNK] = {};
+    for (int tile = 0; tile < num_keys; tile += SLOT_TILE) {
+        const int count = num_keys - tile < SLOT_TILE ? num_keys - tile : SLOT_TILE;
+        if (is_in_place(slots + tile, count))
+            memcpy(by_key + tile, scales + slots[tile], SLOT_TILE * sizeof(float));
+        else
+            for (int key = tile; key < tile + count; ++key) by_key[key] = scales[slots[key]];
+    }
+    for (int q = 0; q < num_queries; ++q)
+        for (int key = 0; key < num_keys; key += W)
+            store(rows + q * CHUNK + key, load(rows + q * CHUNK + key) * load(by_key + key));
+}
+
 // One chunk of one kv head for all queries of a tile, into scratch.chunk.
 template <class Math>
 static void attend_chunk(const AttentionTile &tile, const int64_t *positions, const PoolLayer &layer, int kv_head,
-                         int shared, int chunk, const AttentionSettings &settings, const AttentionScratch &scratch,
-                         int width) {
-    const int num_queries = tile.num_rows * shared;
+                         int shared, int chunk, const AttentionSettings &settings, const AttentionScratch &scratch) {
+    const int num_queries = tile.num_rows * shared, width = layer.width();
     const int first = chunk * CHUNK;
     const int num_keys = tile.num_keys - first < CHUNK ? tile.num_keys - first : CHUNK;
     const int64_t *slots = tile.slots + first;
     const auto count_at = [&](int block) { return num_keys - block < KEY_BLOCK ? num_keys - block : KEY_BLOCK; };
+    const auto ask_keys = [&](int block) {
+        ask_tiles(layer.key_tile(kv_head, 0), layer.key_tile_bytes(), slots + block, count_at(block));
+    };
+    const auto ask_values = [&](int block) {
+        ask_tiles(layer.value_tile(kv_head, 0), layer.value_tile_bytes(), slots + block, count_at(block));
+    };
+    // f(tile's place in the block, the slots of its positions, how many those are, memory to gather it in, to widen it in)
+    const auto each_tile = [&](int block, auto f) {
+        for (int key = 0; key < count_at(block); key += SLOT_TILE) {
+            const int left = count_at(block) - key;
+            f(key / SLOT_TILE, slots + block + key, left < SLOT_TILE ? left : SLOT_TILE,
+              (char *)(scratch.gathered + key * width), scratch.block + key * width);
+        }
+    };
 
-    ask_block(layer, layer.keys, slots, count_at(0), kv_head);
+    ask_keys(0);
     for (int block = 0; block < num_keys; block += KEY_BLOCK) {
-        const int next = block + KEY_BLOCK;
-        if (next < num_keys)
-            ask_block(layer, layer.keys, slots + next, count_at(next), kv_head);
+        if (const int next = block + KEY_BLOCK; next < num_keys)
+            ask_keys(next);
         else
-            ask_block(layer, layer.values, slots, count_at(0), kv_head);
-        Math::load_keys(layer, slots + block, count_at(block), kv_head, width, scratch);
+            ask_values(0);
+        SlotTiles keys;
+        for (const float *&at : keys.at) at = scratch.block; // what comes of tiles that aren't there is never looked at
+        each_tile(block, [&](int t, const int64_t *at, int count, char *gathered, float *wide) {
+            keys.at[t] = Math::keys(layer, find_keys(layer, kv_head, at, count, gathered), wide);
+        });
         each_queries(num_queries, [&](int q, auto how_many) {
-            Math::template score<how_many>(scratch.queries + q * width, width, layer.head_dim, scratch.block,
+            Math::template score<how_many>(scratch.queries + q * width, width, layer.head_dim, keys,
                                            scratch.scores + q * CHUNK + block);
         });
     }
 
     const int num_vectors = (num_keys + W - 1) / W;
-    Math::scale_scores(layer, slots, num_keys, kv_head, num_queries, scratch.scores);
+    if (layer.kind == FR_INT8)
+        times_scales(layer.key_scales + layer.scale_at(kv_head, 0), slots, num_keys, num_queries, scratch.scores);
     for (int q = 0; q < num_queries; ++q) {
         const int position = (int)positions[tile.rows[q / shared]];
         const int oldest = settings.window ? position - settings.window + 1 - first : 0;
@@ -361,15 +353,19 @@ static void attend_chunk(const AttentionTile &tile, const int64_t *positions, co
         else
             memset(scores, 0, num_vectors * W * sizeof(float));
     }
-    Math::round_weights(layer, slots, num_keys, kv_head, num_queries, scratch.scores);
+    if (layer.kind == FR_INT8)
+        times_scales(layer.value_scales + layer.scale_at(kv_head, 0), slots, num_keys, num_queries, scratch.scores);
+    Math::round_weights(num_keys, num_queries, scratch.scores);
 
     memset(scratch.chunk.mixed, 0, (size_t)num_queries * width * sizeof(float));
     for (int block = 0; block < num_keys; block += KEY_BLOCK) {
-        const int next = block + KEY_BLOCK;
-        if (next < num_keys) ask_block(layer, layer.values, slots + next, count_at(next), kv_head);
-        Math::load_values(layer, slots + block, count_at(block), kv_head, width, scratch);
+        if (const int next = block + KEY_BLOCK; next < num_keys) ask_values(next);
+        SlotTiles values;
+        each_tile(block, [&](int t, const int64_t *at, int count, char *gathered, float *wide) {
+            values.at[t] = Math::values(layer, find_values(layer, kv_head, at, count, gathered), wide);
+        });
         each_queries(num_queries, [&](int q, auto how_many) {
-            Math::template mix<how_many>(scratch.scores + q * CHUNK, block, scratch.block, width, count_at(block),
+            Math::template mix<how_many>(scratch.scores + q * CHUNK, block, values, width, count_at(block),
                                          scratch.chunk.mixed + q * width);
         });
     }

@@ -8,6 +8,7 @@
 #include "attention.h"
 #include "linear.h"
 #include "packing.h"
+#include "rows.h"
 #include "thread_team.h"
 
 // Memory of one pass, 64-byte aligned. Nothing is ever read that the pass did not write, but paddings are zero.
@@ -64,7 +65,7 @@ class DecoderPass {
   public:
     DecoderPass(Team &team, int num_threads, Arena &arena, const fr_decoder &decoder, const fr_pass &pass)
         : team_(team), num_threads_(num_threads), decoder_(decoder), pass_(pass),
-          shared_(decoder.num_heads / decoder.num_kv_heads), width_(round_up(decoder.head_dim, W)) {
+          shared_(decoder.num_heads / decoder.num_kv_heads), width_(round_up(decoder.head_dim, SLOT_TILE)) {
         plan_attention();
         do {
             arena.begin();
@@ -90,7 +91,7 @@ class DecoderPass {
             const fr_layer &layer = decoder_.layers[l];
             prepare_rows(thread, [&](int r) { prepare_normed(layer.qkv, layer.attention_norm, pass_.x + r * hidden, r, thread); });
             multiply_into(layer.qkv, qkv_, num_rows, thread);
-            each_row(thread, [&](int r) { place_heads(l, r); });
+            place_heads(l, thread);
             attend(l, thread);
             prepare_rows(thread, [&](int r) { prepare_row(layer.output, mixed_ + r * mixed_stride_, prepared(layer.output, r, thread)); });
             add_to_stream(layer.output, layer.attention_output_norm, thread);
@@ -190,32 +191,39 @@ class DecoderPass {
         });
     }
 
-    // Norms and turns the row's heads, and stores its keys and values.
-    void place_heads(int l, int row) {
+    // Norms and turns heads, and stores keys and values. Rows that lie in one tile of the pool write to the same lines
+    // of memory, so a piece is many rows of one kv head.
+    void place_heads(int l, int thread) {
+        const int num_heads = pass_.num_rows < FEW_ROWS ? decoder_.num_kv_heads : 1; // of a piece
+        const int by_head = decoder_.num_kv_heads / num_heads;
+        const int num_pieces = (pass_.num_rows + SLOT_TILE - 1) / SLOT_TILE * by_head;
+        team_.share(thread, num_pieces, [&](int piece) {
+            const int first = piece / by_head * SLOT_TILE, head = piece % by_head * num_heads;
+            for (int row = first; row < first + SLOT_TILE && row < pass_.num_rows; ++row)
+                for (int h = head; h < head + num_heads; ++h) place_head(l, row, h);
+        });
+    }
+
+    void place_head(int l, int row, int kv_head) {
         const fr_layer &layer = decoder_.layers[l];
-        const int d = decoder_.head_dim, half = d / 2, num_turned = decoder_.num_heads + decoder_.num_kv_heads;
+        const int d = decoder_.head_dim, half = d / 2;
         const float *cosines = pass_.cosines[layer.rotary] + (size_t)row * half;
         const float *sines = pass_.sines[layer.rotary] + (size_t)row * half;
         float *heads = qkv_ + (size_t)row * layer.qkv.num_outputs;
-        for (int h = 0; h < num_turned; ++h) {
-            const float *norm = h < decoder_.num_heads ? layer.query_norm : layer.key_norm;
-            if (norm) rms_norm(heads + h * d, norm, decoder_.norm_eps, d, heads + h * d);
-            rotate(heads + h * d, cosines, sines, half);
-        }
-        const PoolLayer pool = pool_layer(l);
-        for (int h = 0; h < decoder_.num_kv_heads; ++h) {
-            const size_t at = (size_t)pass_.slots[row] * decoder_.num_kv_heads + h, bytes = pool_row_bytes(pool);
-            store_head(pool.kind, heads + (decoder_.num_heads + h) * d, d, (char *)pool.keys + at * bytes,
-                       pool.key_scales ? (float *)pool.key_scales + at : nullptr);
-            store_head(pool.kind, heads + (num_turned + h) * d, d, (char *)pool.values + at * bytes,
-                       pool.value_scales ? (float *)pool.value_scales + at : nullptr);
-        }
+        float *key = heads + (decoder_.num_heads + kv_head) * d;
+        const auto turn = [&](float *head, const float *norm) {
+            if (norm) rms_norm(head, norm, decoder_.norm_eps, d, head);
+            rotate(head, cosines, sines, half);
+        };
+        for (int h = 0; h < shared_; ++h) turn(heads + (kv_head * shared_ + h) * d, layer.query_norm);
+        turn(key, layer.key_norm);
+        store_heads(pool_layer(l), kv_head, pass_.slots[row], key, key + decoder_.num_kv_heads * d);
     }
 
     PoolLayer pool_layer(int l) const {
         const bool has_scales = pass_.pool_kind == FR_INT8;
-        return {pass_.pool_kind, decoder_.num_kv_heads, decoder_.head_dim, (const char *)pass_.keys[l],
-                (const char *)pass_.values[l], has_scales ? pass_.key_scales[l] : nullptr,
+        return {pass_.pool_kind, decoder_.num_kv_heads, decoder_.head_dim, pass_.num_slots, (char *)pass_.keys[l],
+                (char *)pass_.values[l], has_scales ? pass_.key_scales[l] : nullptr,
                 has_scales ? pass_.value_scales[l] : nullptr};
     }
 
@@ -235,10 +243,10 @@ class DecoderPass {
             for (int chunk = item.begin; chunk < item.end; ++chunk) {
 #if defined(__AVX512BF16__)
                 if (pool.kind != FR_FP32)
-                    attend_chunk<Bf16Attention>(tile, pass_.positions, pool, item.kv_head, shared_, chunk, settings, scratch, width_);
+                    attend_chunk<Bf16Attention>(tile, pass_.positions, pool, item.kv_head, shared_, chunk, settings, scratch);
                 else
 #endif
-                    attend_chunk<Fp32Attention>(tile, pass_.positions, pool, item.kv_head, shared_, chunk, settings, scratch, width_);
+                    attend_chunk<Fp32Attention>(tile, pass_.positions, pool, item.kv_head, shared_, chunk, settings, scratch);
                 if (item.partial < 0) merge(scratch.total, scratch.chunk, num_queries, width_);
             }
             if (item.partial < 0) give_out(tile, item.kv_head, scratch.total);
@@ -374,7 +382,7 @@ class DecoderPass {
             row_scratch_[t] = arena.take<float>(widest);
             sums_[t] = arena.take<float>(rows * PANEL);
             AttentionScratch &scratch = scratch_[t];
-            scratch.rows = arena.take<float>((size_t)KEY_BLOCK * width_);
+            scratch.gathered = arena.take<float>((size_t)KEY_BLOCK * width_);
             scratch.block = arena.take<float>((size_t)KEY_BLOCK * width_);
             scratch.scores = arena.take<float>((size_t)queries * CHUNK);
             scratch.queries = arena.take<float>((size_t)queries * width_);
@@ -387,7 +395,7 @@ class DecoderPass {
     const int num_threads_;
     const fr_decoder &decoder_;
     const fr_pass &pass_;
-    const int shared_, width_; // query heads of a kv head; head_dim in whole vectors
+    const int shared_, width_; // query heads of a kv head; head_dim as the pool pads it
     size_t mixed_stride_ = 0, gated_stride_ = 0, prepared_bytes_ = 0;
     bool has_few_rows_ = false;
     float *qkv_, *mixed_, *gated_, *branch_, *partials_;

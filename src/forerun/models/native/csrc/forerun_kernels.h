@@ -52,10 +52,11 @@ typedef struct {
 // One flat pass. Rows are fp32 [num_rows][hidden]; `x` holds embeddings and, afterwards, the last block's states.
 // Group g has rows group_rows[group_row_start[g] .. group_row_start[g + 1]) and the slot of position p is
 // group_slots[group_slot_start[g] + p]. Cosines and sines: per rotary kind fp32 [num_rows][head_dim / 2].
-// Pool layers are [slots][kv heads][head_dim] of `pool_kind`; int8 has scales fp32 [slots][kv heads].
+// Pool layers hold `num_slots` slots, whole 16s, in `pool_kind`, laid out as pool.h says; int8 has scales.
 // `taps[l]` receives the states after block l, or is null; `normed` all rows after the final norm, or is null.
 typedef struct {
     int32_t num_rows, num_groups, num_logit_rows, pool_kind;
+    int64_t num_slots;
     float *x;
     const int64_t *positions, *slots;
     const int64_t *group_row_start, *group_rows, *group_slot_start, *group_slots;

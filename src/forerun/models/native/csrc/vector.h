@@ -3,8 +3,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <utility>
-
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -142,28 +140,10 @@ static inline Vec load_int8(const int8_t *from) {
     return __builtin_convertvector(__builtin_convertvector(bytes, VecInt), Vec);
 }
 
-// Lanes of a and b in turn, from lane FIRST on.
-template <int FIRST> static inline Vec interleave(Vec a, Vec b) {
-    return [&]<int... I>(std::integer_sequence<int, I...>) {
-#if defined(__clang__)
-        return __builtin_shufflevector(a, b, (FIRST + I / 2 + I % 2 * W)...);
-#else
-        return __builtin_shuffle(a, b, VecInt{(FIRST + I / 2 + I % 2 * W)...});
-#endif
-    }(std::make_integer_sequence<int, W>{});
-}
+typedef int16_t VecShort __attribute__((vector_size(W * 2)));
 
-// Rows [W][W] become columns: log2 W rounds of interleaving the first half of the rows with the second.
-static inline void transpose(Vec rows[W]) {
-#pragma GCC unroll 4
-    for (int distance = W / 2; distance; distance /= 2) {
-        Vec next[W];
-#pragma GCC unroll 8
-        for (int i = 0; i < W / 2; ++i) {
-            next[2 * i] = interleave<0>(rows[i], rows[i + W / 2]);
-            next[2 * i + 1] = interleave<W / 2>(rows[i], rows[i + W / 2]);
-        }
-#pragma GCC unroll 16
-        for (int i = 0; i < W; ++i) rows[i] = next[i];
-    }
+static inline VecInt load_int16(const int16_t *from) {
+    VecShort numbers;
+    memcpy(&numbers, from, sizeof numbers);
+    return __builtin_convertvector(numbers, VecInt);
 }
