@@ -17,10 +17,11 @@ class TokenStore(KVStore):
 
     def __init__(self, inner: KVStore, num_slots: int) -> None:
         super().__init__(inner.keys, inner.values, inner.key_scales, inner.value_scales, inner.states)
+        self.inner = inner
         self.tokens = torch.full((num_slots,), -1)
 
     def move(self, source: Tensor, destination: Tensor) -> None:
-        super().move(source, destination)
+        self.inner.move(source, destination)
         self.tokens[destination] = self.tokens[source].clone()
 
 
@@ -45,7 +46,7 @@ class RecordingTarget(Target):
 
     def forward(self, batch: PassInput, store: KVStore, taps: frozenset[Tap] = frozenset()) -> PassOutput:
         assert isinstance(store, TokenStore), "the store comes from new_store"
-        output = self.inner.forward(batch, store, taps)
+        output = self.inner.forward(batch, store.inner, taps)
         store.tokens[batch.slots] = batch.tokens
         logit_of_row = {row: index for index, row in enumerate(batch.logit_rows)}
         positions = batch.positions.tolist()

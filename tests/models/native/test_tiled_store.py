@@ -18,7 +18,10 @@ HEADS, SLOTS = 3, 40
 
 def both(head_dim: int, dtype: torch.dtype) -> tuple[TiledStore, KVStore]:
     """A tiled and a plain store of two layers that were written alike, all slots but the last."""
-    stores = TiledStore.of(2, HEADS, head_dim, SLOTS, dtype), KVStore.zeros([(HEADS, head_dim, head_dim)] * 2, SLOTS, dtype)
+    stores = (
+        TiledStore.of(2, HEADS, head_dim, SLOTS, dtype),
+        KVStore.zeros([(HEADS, head_dim, head_dim)] * 2, SLOTS, dtype),
+    )
     slots = torch.randperm(SLOTS - 1)
     for layer in range(2):
         keys, values = torch.randn(2, len(slots), HEADS, head_dim)

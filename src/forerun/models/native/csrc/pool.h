@@ -61,73 +61,72 @@ static inline void round_head(int kind, float *head, int n, float *scale) {
     if (n % 2) bytes[n] = 0;
 }
 
-// A cell is what one slot has in a row of a tile of keys: a number of fp32, else a pair.
-template <class Cell> static inline void copy_key(const char *from, int from_step, char *to, int to_step, int num_cells) {
-    for (int i = 0; i < num_cells; ++i)
-        memcpy(to + (size_t)i * to_step * sizeof(Cell), from + (size_t)i * from_step * sizeof(Cell), sizeof(Cell));
-}
-
-static inline void copy_key(const PoolLayer &layer, const char *from, int from_step, char *to, int to_step) {
-    if (layer.kind == FR_INT8)
-        copy_key<uint16_t>(from, from_step, to, to_step, layer.num_cells());
-    else
-        copy_key<uint32_t>(from, from_step, to, to_step, layer.num_cells());
-}
-
-static inline char *key_in_tile(const PoolLayer &layer, char *tile, int lane) {
-    return tile + (size_t)lane * layer.pair() * layer.number_bytes();
-}
-
-// The first number of a slot's value in its tile; the next ones follow `pair` numbers apart.
-static inline char *value_in_tile(const PoolLayer &layer, char *tile, int lane) {
-    const int pair = layer.pair();
-    return tile + ((size_t)lane / pair * layer.width() * pair + lane % pair) * layer.number_bytes();
-}
-
-template <class Number> static inline void copy_value(const char *from, int from_step, char *to, int to_step, int n) {
+template <class Unit> static inline void copy_as(const char *from, int from_step, char *to, int to_step, int n) {
     for (int i = 0; i < n; ++i)
-        memcpy(to + (size_t)i * to_step * sizeof(Number), from + (size_t)i * from_step * sizeof(Number), sizeof(Number));
+        memcpy(to + (size_t)i * to_step * sizeof(Unit), from + (size_t)i * from_step * sizeof(Unit), sizeof(Unit));
 }
 
-static inline void copy_value(const PoolLayer &layer, const char *from, int from_step, char *to, int to_step) {
-    if (layer.kind == FR_FP32) return (void)memcpy(to, from, layer.head_dim * sizeof(float));
-    if (layer.kind == FR_BF16) return copy_value<uint16_t>(from, from_step, to, to_step, layer.head_dim);
-    copy_value<uint8_t>(from, from_step, to, to_step, layer.head_dim);
+// n units of 1, 2 or 4 bytes that lie some units apart.
+static inline void copy_units(int bytes, const char *from, int from_step, char *to, int to_step, int n) {
+    if (bytes == 4) return copy_as<uint32_t>(from, from_step, to, to_step, n);
+    if (bytes == 2) return copy_as<uint16_t>(from, from_step, to, to_step, n);
+    copy_as<uint8_t>(from, from_step, to, to_step, n);
 }
+
+// One slot's key in a tile: its cells (a number of fp32, else a pair) lie a row of slots apart.
+struct KeyPlace {
+    int cell_bytes, num_cells;
+    explicit KeyPlace(const PoolLayer &layer) : cell_bytes(layer.pair() * layer.number_bytes()), num_cells(layer.num_cells()) {}
+    char *in(char *tile, int64_t slot) const { return tile + slot % SLOT_TILE * cell_bytes; }
+    void put(const char *key, char *to) const { copy_units(cell_bytes, key, 1, to, SLOT_TILE, num_cells); }
+    void move(const char *from, char *to) const { copy_units(cell_bytes, from, SLOT_TILE, to, SLOT_TILE, num_cells); }
+};
+
+// One slot's value in a tile: its numbers lie a pair apart.
+struct ValuePlace {
+    int number_bytes, pair, width, head_dim;
+    explicit ValuePlace(const PoolLayer &layer)
+        : number_bytes(layer.number_bytes()), pair(layer.pair()), width(layer.width()), head_dim(layer.head_dim) {}
+    char *in(char *tile, int64_t slot) const {
+        const int lane = (int)(slot % SLOT_TILE);
+        return tile + ((size_t)lane / pair * width * pair + lane % pair) * number_bytes;
+    }
+    void put(const char *value, char *to) const { copy_units(number_bytes, value, 1, to, pair, head_dim); }
+    void move(const char *from, char *to) const { copy_units(number_bytes, from, pair, to, pair, head_dim); }
+};
 
 // Stores a row's key and value, fp32 [head_dim] each, which are overwritten.
 static inline void store_heads(const PoolLayer &layer, int kv_head, int64_t slot, float *key, float *value) {
     const size_t scale = layer.scale_at(kv_head, slot);
     round_head(layer.kind, key, layer.head_dim, layer.kind == FR_INT8 ? layer.key_scales + scale : nullptr);
     round_head(layer.kind, value, layer.head_dim, layer.kind == FR_INT8 ? layer.value_scales + scale : nullptr);
-    const int lane = (int)(slot % SLOT_TILE);
-    copy_key(layer, (const char *)key, 1, key_in_tile(layer, layer.key_tile(kv_head, slot), lane), SLOT_TILE);
-    copy_value(layer, (const char *)value, 1, value_in_tile(layer, layer.value_tile(kv_head, slot), lane), layer.pair());
+    const KeyPlace keys(layer);
+    const ValuePlace values(layer);
+    keys.put((const char *)key, keys.in(layer.key_tile(kv_head, slot), slot));
+    values.put((const char *)value, values.in(layer.value_tile(kv_head, slot), slot));
 }
 
-// Whether the slots of `count` positions from a tile's first on are that tile's first, in order.
+// Whether the slots of `count` positions are the first of a tile, in order.
 static inline bool is_in_place(const int64_t *slots, int count) {
     int64_t differences = slots[0] % SLOT_TILE;
     for (int i = 0; i < count; ++i) differences |= slots[i] ^ (slots[0] + i);
     return differences == 0;
 }
 
-// A tile of keys of up to 16 positions: where it lies, or put together in `scratch`. What follows the last is undefined.
+// Up to 16 keys as a tile: where they lie, or put together in `scratch`. What follows the last is undefined.
 static inline const char *find_keys(const PoolLayer &layer, int kv_head, const int64_t *slots, int count, char *scratch) {
     if (is_in_place(slots, count)) return layer.key_tile(kv_head, slots[0]);
-    for (int i = 0; i < count; ++i) {
-        char *tile = layer.key_tile(kv_head, slots[i]);
-        copy_key(layer, key_in_tile(layer, tile, (int)(slots[i] % SLOT_TILE)), SLOT_TILE, key_in_tile(layer, scratch, i), SLOT_TILE);
-    }
+    const KeyPlace place(layer);
+    for (int i = 0; i < count; ++i)
+        place.move(place.in(layer.key_tile(kv_head, slots[i]), slots[i]), place.in(scratch, i));
     return scratch;
 }
 
 // The same of values.
 static inline const char *find_values(const PoolLayer &layer, int kv_head, const int64_t *slots, int count, char *scratch) {
     if (is_in_place(slots, count)) return layer.value_tile(kv_head, slots[0]);
-    for (int i = 0; i < count; ++i) {
-        char *tile = layer.value_tile(kv_head, slots[i]);
-        copy_value(layer, value_in_tile(layer, tile, (int)(slots[i] % SLOT_TILE)), layer.pair(), value_in_tile(layer, scratch, i), layer.pair());
-    }
+    const ValuePlace place(layer);
+    for (int i = 0; i < count; ++i)
+        place.move(place.in(layer.value_tile(kv_head, slots[i]), slots[i]), place.in(scratch, i));
     return scratch;
 }
