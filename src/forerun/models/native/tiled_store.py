@@ -17,8 +17,8 @@ SLOT_TILE = 16  # slots of a tile, as in csrc/pool.h
 class TiledStore(KVStore):
     """A store whose layers lie as ``csrc/pool.h`` says; bf16 and int8 numbers come in pairs, fp32 alone.
 
-    Per layer keys [kv heads, tiles, cells, 16, pair] (a cell is a pair of neighbouring d), values
-    [kv heads, tiles, 16 / pair, width, pair] (width is the head's in whole 16s) and, for int8, scales [kv heads, slots].
+    Per layer keys [kv heads, tiles, cells, 16, pair] (a cell is a pair of neighbouring d), values [kv heads, tiles,
+    16 / pair, width, pair] (width is the head's in whole 16s) and, for int8, scales [kv heads, slots].
     """
 
     head_dim: int = 0
