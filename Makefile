@@ -5,9 +5,9 @@ BIN := $(VENV)/bin
 # Without a GPU this version is the small CPU build on some mirrors; any newer torch works too: make install TORCH=torch
 TORCH ?= $(shell command -v nvidia-smi >/dev/null 2>&1 || command -v rocm-smi >/dev/null 2>&1 && echo torch || echo torch==2.13.0)
 ARGS ?=
-# Tests run one process a core, one thread each.
+# Tests run one process a core, one thread each. A process that is done takes from another: the longest tests lie side by side.
 JOBS ?= 2
-PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 .PHONY: bench install tune test test-slow test-real test-bytes lint types clean
 
