@@ -12,6 +12,8 @@ ROW_TILE = PACKED_FOR
 
 # MKL's fp32 product cuts a long inner dimension differently for one and for two threads; up to this length it doesn't.
 INNER_BLOCK = 256
+# From three threads on, MKL also rounds differently where outputs beyond the first 16 aren't a multiple of 16.
+OUTPUT_BLOCK = 16
 
 
 def num_padded(num_rows: int) -> int:
@@ -45,8 +47,16 @@ def tile_product(tile: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if weight.dtype is not torch.float32 or weight.device.type != "cpu":
         return F.linear(tile, weight, bias)
     inner = zip(torch.split(tile, INNER_BLOCK, 1), torch.split(weight, INNER_BLOCK, 1), strict=True)
-    parts = (torch.mm(part, block.t()) for part, block in inner)
+    parts = (_whole_blocks(part, block.t()) for part, block in inner)
     out = next(parts)
     for part in parts:
         out += part
     return out if bias is None else out.add_(bias)
+
+
+def _whole_blocks(x: Tensor, weight: Tensor) -> Tensor:
+    """``x @ weight`` [in, out]; the outputs behind the last whole block are a product of their own."""
+    num_whole = weight.shape[1] // OUTPUT_BLOCK * OUTPUT_BLOCK
+    if num_whole in (0, weight.shape[1]):
+        return torch.mm(x, weight)
+    return torch.cat([torch.mm(x, weight[:, :num_whole]), torch.mm(x, weight[:, num_whole:])], 1)
