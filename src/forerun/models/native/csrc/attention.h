@@ -272,14 +272,13 @@ template <class F> static inline void each_queries(int num_queries, F f) {
     if (num_queries - q == 1) f(q, std::integral_constant<int, 1>{});
 }
 
-// Asks for tiles of keys or values before they are read. Inlined, because gcc takes a function that only prefetches for
-// one that does nothing, and drops its calls.
-__attribute__((always_inline)) static inline void ask_tiles(const char *first_tile, size_t bytes, const int64_t *slots,
-                                                            int num_keys) {
-    for (int key = 0; key < num_keys; key += SLOT_TILE) {
-        const char *tile = first_tile + slots[key] / SLOT_TILE * bytes;
-        for (size_t line = 0; line < bytes; line += 64) __builtin_prefetch(tile + line);
-    }
+// Asks for the tile that holds the slot of position `key`, if there is such a position. Inlined, because gcc takes a
+// function that only prefetches for one that does nothing, and drops its calls.
+__attribute__((always_inline)) static inline void ask_tile(const char *first_tile, size_t bytes, const int64_t *slots,
+                                                           int key, int num_keys) {
+    if (key >= num_keys) return;
+    const char *tile = first_tile + slots[key] / SLOT_TILE * bytes;
+    for (size_t line = 0; line < bytes; line += 64) __builtin_prefetch(tile + line);
 }
 
 // Scores or weights [queries][CHUNK] times the scales of their keys or values. Other pools than int8 have none.
@@ -306,31 +305,26 @@ static void attend_chunk(const AttentionTile &tile, const int64_t *positions, co
     const int num_keys = tile.num_keys - first < CHUNK ? tile.num_keys - first : CHUNK;
     const int64_t *slots = tile.slots + first;
     const auto count_at = [&](int block) { return num_keys - block < KEY_BLOCK ? num_keys - block : KEY_BLOCK; };
-    const auto ask_keys = [&](int block) {
-        ask_tiles(layer.key_tile(kv_head, 0), layer.key_tile_bytes(), slots + block, count_at(block));
-    };
-    const auto ask_values = [&](int block) {
-        ask_tiles(layer.value_tile(kv_head, 0), layer.value_tile_bytes(), slots + block, count_at(block));
-    };
-    // f(tile's place in the block, the slots of its positions, how many those are, memory to gather it in, to widen it in)
+    const char *first_keys = layer.key_tile(kv_head, 0), *first_values = layer.value_tile(kv_head, 0);
+    const size_t key_bytes = layer.key_tile_bytes(), value_bytes = layer.value_tile_bytes();
+    // f(first position of a tile, how many it has, memory to gather it in, memory to widen it in)
     const auto each_tile = [&](int block, auto f) {
-        for (int key = 0; key < count_at(block); key += SLOT_TILE) {
-            const int left = count_at(block) - key;
-            f(key / SLOT_TILE, slots + block + key, left < SLOT_TILE ? left : SLOT_TILE,
-              (char *)(scratch.gathered + key * width), scratch.block + key * width);
+        for (int at = 0; at < count_at(block); at += SLOT_TILE) {
+            const int left = count_at(block) - at;
+            f(block + at, left < SLOT_TILE ? left : SLOT_TILE, (char *)(scratch.gathered + at * width), scratch.block + at * width);
         }
     };
 
-    ask_keys(0);
+    // While a block is worked on, memory brings the next one: a tile is asked for when its predecessor is loaded.
+    for (int key = 0; key < KEY_BLOCK; key += SLOT_TILE) ask_tile(first_keys, key_bytes, slots, key, num_keys);
     for (int block = 0; block < num_keys; block += KEY_BLOCK) {
-        if (const int next = block + KEY_BLOCK; next < num_keys)
-            ask_keys(next);
-        else
-            ask_values(0);
         SlotTiles keys;
         for (const float *&at : keys.at) at = scratch.block; // what comes of tiles that aren't there is never looked at
-        each_tile(block, [&](int t, const int64_t *at, int count, char *gathered, float *wide) {
-            keys.at[t] = Math::keys(layer, find_keys(layer, kv_head, at, count, gathered), wide);
+        each_tile(block, [&](int key, int count, char *gathered, float *wide) {
+            ask_tile(first_keys, key_bytes, slots, key + KEY_BLOCK, num_keys);
+            if (block + KEY_BLOCK >= num_keys) ask_tile(first_values, value_bytes, slots, key - block, num_keys);
+            const char *found = find_keys(layer, kv_head, slots + key, count, gathered);
+            keys.at[(key - block) / SLOT_TILE] = Math::keys(layer, found, wide);
         });
         each_queries(num_queries, [&](int q, auto how_many) {
             Math::template score<how_many>(scratch.queries + q * width, width, layer.head_dim, keys,
@@ -359,10 +353,11 @@ static void attend_chunk(const AttentionTile &tile, const int64_t *positions, co
 
     memset(scratch.chunk.mixed, 0, (size_t)num_queries * width * sizeof(float));
     for (int block = 0; block < num_keys; block += KEY_BLOCK) {
-        if (const int next = block + KEY_BLOCK; next < num_keys) ask_values(next);
         SlotTiles values;
-        each_tile(block, [&](int t, const int64_t *at, int count, char *gathered, float *wide) {
-            values.at[t] = Math::values(layer, find_values(layer, kv_head, at, count, gathered), wide);
+        each_tile(block, [&](int key, int count, char *gathered, float *wide) {
+            ask_tile(first_values, value_bytes, slots, key + KEY_BLOCK, num_keys);
+            const char *found = find_values(layer, kv_head, slots + key, count, gathered);
+            values.at[(key - block) / SLOT_TILE] = Math::values(layer, found, wide);
         });
         each_queries(num_queries, [&](int q, auto how_many) {
             Math::template mix<how_many>(scratch.scores + q * CHUNK, block, values, width, count_at(block),

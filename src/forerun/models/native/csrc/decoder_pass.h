@@ -348,10 +348,10 @@ class DecoderPass {
         plan.is_split = longest > CHUNK && (int)plan.tiles.size() * decoder_.num_kv_heads < 4 * num_threads_;
         for (int t = 0; t < (int)plan.tiles.size(); ++t) {
             const int begin = plan.tiles[t].first_key / CHUNK, end = (plan.tiles[t].num_keys - 1) / CHUNK + 1;
-            // The heads of one chunk lie beside each other in memory, so they are worked on one after the other.
+            // The chunks of one head lie beside each other in memory, so they are worked on one after the other.
             const int step = plan.is_split ? 1 : end - begin;
-            for (int chunk = begin; chunk < end; chunk += step)
-                for (int h = 0; h < decoder_.num_kv_heads; ++h)
+            for (int h = 0; h < decoder_.num_kv_heads; ++h)
+                for (int chunk = begin; chunk < end; chunk += step)
                     plan.items.push_back({t, h, chunk, chunk + step, plan.is_split ? plan.num_partials++ : -1});
         }
         return plan;
