@@ -20,11 +20,11 @@ ROW_BUDGET = 256
 class Child:
     """Models stay loaded; engines don't."""
 
-    def __init__(self, target: str, draft: str, dtype: str) -> None:
+    def __init__(self, target: str, draft: str, dtype: str, draft_dtype: str) -> None:
         self.loaded = load_target(target, dtype=dtype)
         self.draft = None
         if draft:
-            draft_loaded = load_target(draft, dtype=dtype)
+            draft_loaded = load_target(draft, dtype=draft_dtype)
             self.draft = DraftModel(draft_loaded.target, draft_loaded.tokenizer)
 
     def ready(self) -> dict[str, object]:
@@ -95,10 +95,11 @@ def main() -> None:
     parser.add_argument("--target", required=True)
     parser.add_argument("--draft", default="")
     parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--draft-dtype", default="auto")
     parser.add_argument("--threads", type=int, required=True)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    child = Child(arguments.target, arguments.draft, arguments.dtype)
+    child = Child(arguments.target, arguments.draft, arguments.dtype, arguments.draft_dtype)
     serve(child.ready, {"generate": child.generate, "next_token_logprobs": child.next_token_logprobs})
 
 

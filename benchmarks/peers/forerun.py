@@ -15,7 +15,7 @@ from benchmarks.peers.line_server import LineServer, child_command, environment_
 
 _N = {"ngram": (3, 7), "suffix": (7, 15)}
 _MORE_N = {"ngram": (3, 7, 15), "suffix": (3, 7, 15)}
-_DRAFT_MODEL_N = {True: (3,), False: (1, 3, 7)}
+_DRAFT_MODEL_N = {True: (3, 7), False: (1, 3, 7)}
 
 
 class ForerunServer(LineServer):
@@ -69,7 +69,9 @@ class ForerunPeer(Peer):
         command = child_command(sys.executable, "forerun_child", "--target", str(target), "--dtype", dtype)
         command += ["--threads", str(launch.threads)]
         if pair.draft is not None and dtype != "float32":
-            command += ["--draft", str((is_gguf and pair.draft.gguf) or pair.draft.directory)]
+            # A draft changes no text, so the draft model computes as cheaply as it can beside a target of any type.
+            draft_dtype = self.gguf_dtype if pair.draft.gguf is not None else dtype
+            command += ["--draft", str(pair.draft.gguf or pair.draft.directory), "--draft-dtype", draft_dtype]
         # The forerun that runs this command, installed or not.
         paths = os.pathsep.join(str(Path(module.__file__ or "").parents[1]) for module in (benchmarks, forerun))
         settings = environment_of(launch.tuning(setting), {"PYTHONPATH": paths})

@@ -30,6 +30,7 @@ FLAGS: dict[str, tuple[list[object], str]] = {
     "fewer rows than N": (["--method", "suffix", "-n", 5, "--tree", "--tree-rows", 4], "5 rows"),
     "tree from a chain's method": (["--method", "ngram", "--tree"], "chains for method ngram"),
     "no draft model": (["--method", "draft_model"], "--draft-model MODEL"),
+    "draft type for nothing": (["--draft-dtype", "int8"], "--draft-dtype with --draft-model alone"),
     "draft model for nothing": (["--method", "suffix", "--draft-model", "/nowhere"], "--method suffix"),
     "temperature NaN": (["--temperature", "nan"], "temperature .*found nan"),
     "temperature below 0": (["--temperature", -1], "temperature .*found -1"),

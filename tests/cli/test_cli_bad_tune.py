@@ -16,6 +16,7 @@ FLAGS: dict[str, tuple[list[object], str]] = {
     "unknown method": (["--method", "magic"], r"a method \(off, ngram, .*found 'magic'"),
     "only off": (["--method", "off"], "at least one method"),
     "no drafter": (["--method", "draft_model"], "at least one method .*draft_model for /nowhere"),
+    "draft type for nothing": (["--draft-dtype", "int8"], "--draft-dtype with a draft model alone"),
     "drafter for nothing": (["--method", "suffix", "--draft-model", "/x"], "take draft_model drafters, such as /x"),
     "N = 0": (["-n", 0], "found 0"),
     "N over the limit": (["--method", "ngram", "-n", 10_000], "method ngram; found N = 10000"),

@@ -30,6 +30,16 @@ METHODS = {
     "draft_model": ("--method", "draft_model", "-n", 3, "--draft-model", "DRAFT"),
     "draft_model tree": ("--method", "draft_model", "-n", 2, "--tree", "--draft-model", "DRAFT"),
     "itself": ("--method", "draft_model", "-n", 5, "--draft-model", "TARGET"),
+    "itself in another type": (
+        "--method",
+        "draft_model",
+        "-n",
+        5,
+        "--draft-model",
+        "TARGET",
+        "--draft-dtype",
+        "bfloat16",
+    ),
 }
 
 

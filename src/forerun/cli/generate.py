@@ -67,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
     loaded = load_with_progress(args.model, dtype=args.dtype, device=args.device, exact=not args.inexact)
     drafter = None
     if args.draft_model:
-        drafter = load_with_progress(args.draft_model, dtype=args.dtype, device=args.device, exact=not args.inexact)
+        draft_dtype = args.draft_dtype or args.dtype
+        drafter = load_with_progress(args.draft_model, dtype=draft_dtype, device=args.device, exact=not args.inexact)
     prompt = _prompt_ids(loaded.tokenizer, text, is_chat=args.chat)
     # The engine cuts an output where the context ends, so more room than that is never used.
     longest = min(len(prompt) + params.max_tokens, loaded.target.traits.max_context) + drafting.max_rows + 32

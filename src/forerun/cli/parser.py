@@ -42,15 +42,26 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="directory, GGUF file, catalog name or hub:ORG/NAME (default: %(default)s)",
     )
-    parser.add_argument(
-        "--dtype",
-        default="auto",
-        choices=("auto", "as-shipped", "int8", "float32", "bfloat16"),
-        help="arithmetic (auto); int8 is lossy unless measured (docs/quantisation.md)",
-    )
+    add_dtype_flags(parser)
     add_kv_flag(parser, default="auto")
     add_inexact_flag(parser)
     parser.add_argument("--device", default="auto", help="cuda, mps, cpu or auto")
+
+
+def add_dtype_flags(parser: argparse.ArgumentParser) -> None:
+    """The arithmetic of the target, and of a draft model beside it."""
+    types = ("auto", "as-shipped", "int8", "float32", "bfloat16")
+    parser.add_argument(
+        "--dtype",
+        default="auto",
+        choices=types,
+        help="arithmetic (auto); int8 is lossy unless measured (docs/quantisation.md)",
+    )
+    parser.add_argument(
+        "--draft-dtype",
+        choices=types,
+        help="arithmetic of the draft model (default: as --dtype); drafts change no text, so coarser is only cheaper",
+    )
 
 
 def add_kv_flag(parser: argparse.ArgumentParser, default: str | None) -> None:
@@ -166,6 +177,8 @@ def drafting_of(args: argparse.Namespace) -> Any:
         raise ForerunError(
             "--draft-model with --method draft_model alone", f"--method {args.method}", "drop one of the two"
         )
+    if args.draft_dtype is not None and args.draft_model is None:
+        raise ForerunError("--draft-dtype with --draft-model alone", f"--draft-dtype {args.draft_dtype}", "drop it")
     knobs: dict[str, object] = {**read_pairs(args.knob, "--knob")}
     read_knobs(info.name, method.config, knobs)
     return Drafting(args.method, n, is_tree=args.tree, num_rows=args.tree_rows, knobs=knobs)

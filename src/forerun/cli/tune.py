@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forerun.cli.parser import add_inexact_flag, add_kv_flag
+from forerun.cli.parser import add_dtype_flags, add_inexact_flag, add_kv_flag
 from forerun.errors import ForerunError
 
 if TYPE_CHECKING:
@@ -59,12 +59,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--time-budget", type=float, metavar="SECONDS", help="stop measuring after so long")
     parser.add_argument("--past-end", action="store_true", help="generate past the natural end, and label it")
     parser.add_argument("--run-code", action="store_true", help="let checkers run code that the model wrote")
-    parser.add_argument(
-        "--dtype",
-        default="auto",
-        choices=("auto", "as-shipped", "int8", "float32", "bfloat16"),
-        help="arithmetic (auto); int8 is lossy unless measured (docs/quantisation.md)",
-    )
+    add_dtype_flags(parser)
     add_kv_flag(parser, default=None)
     add_inexact_flag(parser)
     parser.add_argument("--device", default="auto", help="cuda, mps, cpu or auto")
@@ -149,7 +144,7 @@ def _basis(workloads: Sequence[Workload], backends: Mapping[str, OwnBackend], ar
     parts = [
         *(f"{workload.name} {prompt_set_hash(workload.prompts)}" for workload in workloads),
         *(f"{target} {backend.artifacts}" for target, backend in backends.items()),
-        f"{args.dtype} {args.device} {args.inexact} {args.run_code}",
+        f"{args.dtype} {args.draft_dtype} {args.device} {args.inexact} {args.run_code}",
         f"{machine.commit} {machine.torch} {machine.transformers} {machine.threads} {machine.os}",
     ]
     return "\n".join(parts)
@@ -216,14 +211,18 @@ def _backends(plan: Plan, args: argparse.Namespace) -> dict[str, OwnBackend]:
     from forerun.backends.own.backend import OwnBackend
     from forerun.cli.progress import load_with_progress
 
-    def load(source: str) -> LoadedTarget:
-        return load_with_progress(source, dtype=args.dtype, device=args.device, exact=not args.inexact)
+    def load(source: str, dtype: str) -> LoadedTarget:
+        return load_with_progress(source, dtype=dtype, device=args.device, exact=not args.inexact)
 
-    drafters = {artifact: load(artifact) for artifact in dict.fromkeys(one.artifact for one in plan.drafters)}
+    if args.draft_dtype is not None and not plan.drafters:
+        raise ForerunError("--draft-dtype with a draft model alone", f"--draft-dtype {args.draft_dtype}", "drop it")
+    draft_dtype = args.draft_dtype or args.dtype
+    names = dict.fromkeys(one.artifact for one in plan.drafters)
+    drafters = {name: load(name, draft_dtype) for name in names}
     backends = {}
     for target in plan.targets:
         ours = {one.artifact: drafters[one.artifact] for one in plan.drafters if one.target in (None, target)}
-        backends[target] = OwnBackend(load(target), ours, kv_dtype=plan.kv_dtype)
+        backends[target] = OwnBackend(load(target, args.dtype), ours, kv_dtype=plan.kv_dtype)
     return backends
 
 
