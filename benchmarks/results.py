@@ -21,11 +21,11 @@ machine, model or traffic.
 
 What favours whom: llama.cpp's wheel is one build for all CPUs (the table names the instructions that it uses; where
 they end with AVX2, it leaves AVX-512 and AMX lying), compiled for the machine it would be faster. vLLM runs compiled
-unless the table calls it eager, and has no tcmalloc, which no Python package brings. transformers runs as it ships but
-for its threads. forerun's draft model computes as the GGUF setting does beside bf16 weights too (`--draft-dtype`), as
-a draft changes no text; transformers' and vLLM's is bf16, which is what they have on a CPU. Peers' n-gram settings are those for short texts, in runs with all settings as they ship too; forerun's
-own were not tuned for these prompts. Where texts part, an engine drafts for a text of its own, which may copy more than
-forerun's or less.
+unless the table calls it eager, and has no tcmalloc, which no Python package brings. transformers runs as it ships
+but for its threads. forerun's draft model computes as the GGUF setting does beside bf16 weights too (`--draft-
+dtype`), as a draft changes no text; transformers' and vLLM's is bf16, which is what they have on a CPU. Peers' n-gram
+settings are those for short texts, in runs with all settings as they ship too; forerun's own were not tuned for these
+prompts. Where texts part, an engine drafts for a text of its own, which may copy more than forerun's or less.
 """
 
 
