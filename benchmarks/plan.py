@@ -11,7 +11,7 @@ from forerun.errors import ForerunError
 
 PEERS = ("llama.cpp", "transformers", "vLLM")
 
-# What this part of the project aims at, by (plain or a workload, peer).
+# What forerun aims at, by (plain or a workload, peer).
 AIMS: Mapping[tuple[str, str], float] = {
     ("plain", "transformers"): 2.0,
     ("code_edit", ANY_PEER): 1.5,

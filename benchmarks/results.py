@@ -35,7 +35,8 @@ def render(reports: Iterable[Report]) -> str:
 
 
 def _pair(report: Report) -> str:
-    kind = "Quick run" if report.is_quick else "Full run"
+    is_full = not report.is_quick and "--few-settings" not in report.command
+    kind = "All settings" if is_full else "Quick run" if report.is_quick else "Few settings"
     end = "" if report.is_complete else " The time was up before the last prompt: fewer pairs than planned."
     parts = [
         f"## {report.pair}\n",

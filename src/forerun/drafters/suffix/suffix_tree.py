@@ -36,11 +36,6 @@ class SuffixTree:
         """The sequence."""
         return self._text
 
-    @property
-    def num_open(self) -> int:
-        """Longest suffix of the growing sequence that can still be continued."""
-        return len(self._open)
-
     def append(self, token: int) -> None:
         """One more token of the growing sequence."""
         position = len(self._text)
@@ -57,10 +52,6 @@ class SuffixTree:
                 self._open[index] = self._add_leaf(node, token, position)
         if len(self._open) == self.max_depth:
             del self._open[0]
-
-    def open_node(self, length: int) -> SuffixNode:
-        """Where the newest ``length`` tokens of the growing sequence end: always at the end of a node."""
-        return self._open[-length]
 
     def match(self) -> list[Match[State]]:
         """Where the growing sequence's end occurred before with something behind it: longest match first."""
