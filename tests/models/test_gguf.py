@@ -139,6 +139,7 @@ def test_a_whole_file_loads_with_tokenizer_and_artifact(llama_file: Path) -> Non
     assert loaded.artifact.id == "llama"
     assert loaded.artifact.hash.startswith("sha256:")
     assert loaded.artifact.quantisation == "GGUF F32, computed in float32"
+    assert load_target(llama_file, device="cpu").artifact == loaded.artifact, "auto rounds no numbers"
     assert loaded.target.traits.eos_token_ids == (2,)
     assert loaded.tokenizer.eos_token_ids == (2,)
     assert len(loaded.tokenizer.vocabulary) == loaded.target.traits.vocab_size

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from forerun.errors import ForerunError
+from forerun.models import device
 from forerun.models.adapter.adapter_target import AdapterTarget
 from forerun.models.decoder import Decoder
 from forerun.models.loading import hub
@@ -52,6 +53,19 @@ def test_bf16_is_packed_and_keeps_its_bits(directory: Path, monkeypatch: pytest.
     packed = load_target(directory, device="cpu", dtype="bf16").target
     plain = load(directory, torch.bfloat16)
     assert torch.equal(packed.logits_of(random_tokens(20)), plain.logits_of(random_tokens(20)))
+
+
+@pytest.mark.parametrize("stored", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_auto_rounds_no_file(stored: torch.dtype, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that computes with bf16, only what is bf16 already is."""
+    monkeypatch.setattr(device, "_is_bf16_fast", lambda on: True)
+    path = directory / "model.safetensors"
+    # As checkpoints of bf16 come: vectors in fp32.
+    save_file({name: t.to(stored) if t.dim() > 1 else t for name, t in load_file(path).items()}, path)
+    expected = torch.bfloat16 if stored is torch.bfloat16 else torch.float32
+    loaded = load_target(directory, device="cpu")
+    assert loaded.target.traits.dtype == str(expected).removeprefix("torch.")
+    assert load_target(directory, device="cpu", dtype="bf16").target.traits.dtype == "bfloat16", "it may be asked for"
 
 
 def test_other_architectures_go_to_the_adapter(tmp_path: Path) -> None:

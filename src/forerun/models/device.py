@@ -60,6 +60,13 @@ def choose_dtype(wanted: str, device: torch.device) -> torch.dtype:
     return dtype
 
 
+def own_dtype(stored: torch.dtype | None, device: torch.device) -> torch.dtype:
+    """What auto is for weights that are ``stored`` so: fp32 and fp16 are never rounded; on a CPU fp16 becomes fp32."""
+    if stored is torch.float32 or (stored is torch.float16 and device.type == "cpu"):
+        return torch.float32
+    return torch.float16 if stored is torch.float16 else choose_dtype("auto", device)
+
+
 def choose_kv_dtype(wanted: str) -> torch.dtype | None:
     """Number type of keys and values by its name; auto is None, which stands for the model's own.
 

@@ -26,6 +26,7 @@ _VERSIONS = (2, 3)
 _DEFAULT_ALIGNMENT = 32
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
+_NUMBER_TYPES = {"ALL_F32": torch.float32, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 # The library takes sixteen rows at a time; one long row of many blocks is several times faster and still fits caches.
 _VALUES_AT_ONCE = 1 << 18
 ByteArray = np.ndarray[Any, np.dtype[np.uint8]]
@@ -125,6 +126,11 @@ class GGUFFile:
         except ValueError:
             kinds = [str(info.kind.name) for info in self._tensors.values()]
             return max(sorted(set(kinds)), key=kinds.count)
+
+    @property
+    def number_type(self) -> torch.dtype | None:
+        """What a file without blocks is stored as: fp32, fp16 or bf16."""
+        return _NUMBER_TYPES.get(self.quantisation)
 
     def get(self, key: str, default: Any = None) -> Any:
         """A metadata value as plain Python, or ``default``."""

@@ -16,11 +16,11 @@ from forerun.errors import ForerunError
 from forerun.models.arithmetic.arithmetic import EXACT, Arithmetic
 from forerun.models.base import Target
 from forerun.models.decoder import Decoder
-from forerun.models.device import INT8
+from forerun.models.device import INT8, own_dtype
 from forerun.models.families.registry import family_of_architecture
 from forerun.models.loading.int8_decoder import int8_artifact, int8_decoder
 from forerun.models.loading.loaded_target import LoadedTarget
-from forerun.models.loading.safetensors_source import SafetensorsSource, weight_files
+from forerun.models.loading.safetensors_source import SafetensorsSource, stored_number_type, weight_files
 from forerun.models.loading.weights import fill
 from forerun.models.native.kernels import find_kernels
 from forerun.models.native.native_decoder import on_best_kernels
@@ -30,15 +30,19 @@ from forerun.models.tokenizer import Tokenizer
 
 def load_directory(
     directory: Path,
-    dtype: torch.dtype,
+    dtype: torch.dtype | None,
     device: torch.device,
     arithmetic: Arithmetic = EXACT,
     *,
     id: str | None = None,
     revision: str = UNDISCLOSED,
 ) -> LoadedTarget:
-    """Raises ForerunError for damaged or missing files and for architectures that neither path supports."""
+    """``dtype`` None is the files' own where the machine computes with it.
+
+    Raises ForerunError for damaged or missing files and for architectures that neither path supports.
+    """
     config = _read_config(directory)
+    dtype = dtype or own_dtype(stored_number_type(directory), device)
     eos = _eos_token_ids(directory, config)
     target = load_directory_target(directory, config, dtype, device, eos, arithmetic)
     tokenizer = Tokenizer(_read_tokenizer(directory), label=directory.name, eos_token_ids=eos)

@@ -13,7 +13,7 @@ from forerun.models.arithmetic.arithmetic import EXACT, Arithmetic
 from forerun.models.base import Target
 from forerun.models.decoder import Decoder
 from forerun.models.decoder_config import DecoderConfig
-from forerun.models.device import AS_SHIPPED
+from forerun.models.device import AS_SHIPPED, own_dtype
 from forerun.models.families.family import Family
 from forerun.models.families.registry import FAMILIES, family_of_gguf
 from forerun.models.loading.gguf_config import gguf_decoder_config
@@ -30,9 +30,15 @@ from forerun.models.native.stored_blocks import BLOCK
 from forerun.models.pull import file_sha256
 
 
-def load_gguf(path: Path, dtype: torch.dtype, device: torch.device, arithmetic: Arithmetic = EXACT) -> LoadedTarget:
-    """Raises ForerunError for a damaged file and for an architecture that the lean decoder doesn't have."""
+def load_gguf(
+    path: Path, dtype: torch.dtype | None, device: torch.device, arithmetic: Arithmetic = EXACT
+) -> LoadedTarget:
+    """``dtype`` None is the file's own where the machine computes with it.
+
+    Raises ForerunError for a damaged file and for an architecture that the lean decoder doesn't have.
+    """
     file = GGUFFile(path)
+    dtype = dtype or own_dtype(file.number_type, device)
     tokenizer = gguf_tokenizer(file)
     target = load_gguf_decoder(file, dtype, device, tokenizer.eos_token_ids, arithmetic)
     name = str(dtype).removeprefix("torch.")

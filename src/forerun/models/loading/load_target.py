@@ -27,14 +27,15 @@ def load_target(
 ) -> LoadedTarget:
     """Loads a Hugging Face directory, a GGUF file, a hub id (``hub:org/name``) or a catalog name.
 
-    ``dtype`` auto is bf16 where the machine computes with it, else fp32; ``as-shipped`` multiplies with the blocks of a
-    GGUF file as they are, ``int8`` rounds any file's weights to such blocks, both with activations in int8. Without
-    ``exact``, torch's own kernels compute and rows have other bits beside other rows; the traits say so. Only a hub id
-    or a catalog name that isn't in the cache touches the network. Raises ForerunError for all that can't be loaded.
+    ``dtype`` auto is bf16 where the machine has it, else fp32, and rounds no file of fp32 or fp16; ``as-shipped``
+    multiplies with the blocks of a GGUF file as they are, ``int8`` rounds any file's weights to such blocks, both with
+    activations in int8. Without ``exact``, torch's own kernels compute and rows have other bits beside others; the
+    traits say so. Only a hub id or a catalog name that isn't in the cache touches the network. Raises ForerunError.
     """
     on = choose_device(device)
     is_as_shipped, is_int8 = dtype == AS_SHIPPED, dtype == INT8
     number_type = choose_dtype("auto" if is_as_shipped or is_int8 else dtype, on)
+    asked = None if dtype == "auto" else number_type
     arithmetic = EXACT if exact else INEXACT
     if is_as_shipped or is_int8:
         _require_native(dtype, on, arithmetic)
@@ -42,14 +43,14 @@ def load_target(
     def from_gguf(file: Path) -> LoadedTarget:
         if is_as_shipped:
             return load_gguf_as_shipped(file, number_type)
-        return load_gguf_int8(file, number_type) if is_int8 else load_gguf(file, number_type, on, arithmetic)
+        return load_gguf_int8(file, number_type) if is_int8 else load_gguf(file, asked, on, arithmetic)
 
     def from_directory(directory: Path, **origin: str) -> LoadedTarget:
         if is_as_shipped:
             raise _no_blocks(source, "a directory")
         if is_int8:
             return load_directory_int8(directory, number_type, **origin)
-        return load_directory(directory, number_type, on, arithmetic, **origin)
+        return load_directory(directory, asked, on, arithmetic, **origin)
 
     path = Path(source).expanduser()
     if not str(source):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -20,6 +22,7 @@ _TEXT_PREFIX = re.compile(r"^(?:model\.)?language_model\.(?:model\.)?")
 # Towers for other senses, and buffers that old checkpoints saved though they follow from the configuration.
 _LEFT_OUT = re.compile(r"(^|\.)(vision_tower|multi_modal_projector)\.|rotary_emb\.inv_freq$|\.masked_bias$")
 _NORM = re.compile(r"norm\.weight$")
+_NUMBER_TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
 class SafetensorsSource(WeightSource):
@@ -62,6 +65,22 @@ class SafetensorsSource(WeightSource):
                 return list(file.keys())
         except (SafetensorError, OSError) as error:
             raise _damaged(path, error) from error
+
+
+def stored_number_type(directory: Path) -> torch.dtype | None:
+    """What most matrices are stored as, whatever the configuration says; None for anything but fp32, fp16 and bf16.
+
+    Raises ForerunError for a missing or damaged file.
+    """
+    kinds: Counter[str] = Counter()
+    for path in weight_files(directory):
+        try:
+            with safe_open(path, framework="pt") as file:
+                slices = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118
+                kinds.update(part.get_dtype() for part in slices if len(part.get_shape()) > 1)
+        except (SafetensorError, OSError) as error:
+            raise _damaged(path, error) from error
+    return _NUMBER_TYPES.get(max(kinds, key=lambda kind: kinds[kind], default=""))
 
 
 def weight_files(directory: Path) -> list[Path]:

@@ -64,7 +64,7 @@ class TiledStore(KVStore):
         tile, lane = slots // SLOT_TILE, slots % SLOT_TILE
         pair = self.keys[layer].shape[-1]
         cells = torch.nn.functional.pad(keys, (0, -self.head_dim % pair)).to(self.dtype)
-        _keys_by_slot(self.keys[layer])[tile, lane] = cells.reshape(*cells.shape[:2], -1, pair)
+        _keys_by_slot(self.keys[layer])[tile, lane] = cells.reshape(*cells.shape[:2], cells.shape[2] // pair, pair)
         _values_by_slot(self.values[layer])[tile, lane // pair, lane % pair, :, : self.head_dim] = values.to(self.dtype)
 
     def move(self, source: Tensor, destination: Tensor) -> None:
