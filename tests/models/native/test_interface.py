@@ -22,7 +22,7 @@ def file() -> Path:
 
 def test_another_interface_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Kernels(file).path
-    monkeypatch.setattr(kernels, "interface_number", lambda: 1)
+    monkeypatch.setattr(kernels, "sources_number", lambda: 1)
     with pytest.raises(StaleLibraryError):
         Kernels(file)
 
@@ -40,6 +40,6 @@ def test_a_library_that_knows_no_number_is_refused(tmp_path: Path) -> None:
 
 def test_torch_serves_instead_and_it_is_said_how_to_build(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "_load", kernels._load.__wrapped__)  # what was loaded before stays as it was
-    monkeypatch.setattr(kernels, "interface_number", lambda: 1)
+    monkeypatch.setattr(kernels, "sources_number", lambda: 1)
     with pytest.warns(RuntimeWarning, match="build them again: python -m"):
         assert find_kernels("auto") is None

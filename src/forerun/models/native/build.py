@@ -51,9 +51,10 @@ def library_file(path: str, directory: Path = LIBRARIES) -> Path:
     return directory / f"forerun_{path}.so"
 
 
-def interface_number() -> int:
-    """Stands for the text of the C interface: a library with another number has other structures."""
-    return int.from_bytes(hashlib.sha256((SOURCES / "forerun_kernels.h").read_bytes()).digest()[:4], "big")
+def sources_number() -> int:
+    """Stands for the text of all sources: a library of others may have other structures, or lay keys out otherwise."""
+    text = b"".join(path.read_bytes() for path in sorted(SOURCES.iterdir()) if path.is_file())
+    return int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
 
 
 def build(directory: Path = LIBRARIES, paths: Sequence[str] = tuple(PATHS)) -> list[str]:
@@ -87,7 +88,7 @@ def _compile(compiler: str, flags: Sequence[str], path: str, directory: Path) ->
     out = library_file(path, directory)
     fresh = out.with_suffix(f".{os.getpid()}.tmp")
     sources = sorted(str(source) for source in SOURCES.glob("*.cpp"))
-    names = [f'-DFR_PATH="{path}"', f"-DFR_INTERFACE={interface_number()}"]
+    names = [f'-DFR_PATH="{path}"', f"-DFR_SOURCES={sources_number()}"]
     command = [*shlex.split(compiler), *flags, *names, *sources, "-o", str(fresh)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from forerun.errors import ForerunError
 from forerun.models.cpu_info import cpu_flags
-from forerun.models.native.build import PATHS, interface_number, library_file
+from forerun.models.native.build import PATHS, sources_number, library_file
 from forerun.models.native.structs import BlockPanelStruct, DecoderStruct, LinearStruct, PassStruct
 
 _AVX2 = frozenset({"avx2", "fma", "f16c"})
@@ -171,10 +171,10 @@ def _load(path: str) -> Kernels | None:
 
 
 def _of_these_sources(library: ctypes.CDLL) -> ctypes.CDLL:
-    number = getattr(library, "fr_interface", None)
+    number = getattr(library, "fr_sources", None)
     if number is not None:
         number.restype = c_int64
-    if number is None or number() != interface_number():
+    if number is None or number() != sources_number():
         raise StaleLibraryError
     return library
 

@@ -107,7 +107,7 @@ struct fr_team {
     Arena arena;
 };
 
-int64_t fr_interface(void) { return FR_INTERFACE; }
+int64_t fr_sources(void) { return FR_SOURCES; }
 
 const char *fr_path(void) { return FR_PATH; }
 

@@ -1,5 +1,5 @@
 // The C interface of forerun's CPU kernels. One library is built per instruction set ("path") from the same sources;
-// the caller picks one (library.py). Nothing here knows torch: pointers, counts, numbers.
+// the caller picks one (kernels.py). Nothing here knows torch: pointers, counts, numbers.
 //
 // Where to read on: decoder_pass.h is how a row travels, linear.h and attention.h are the two loops that cost time,
 // thread_team.h is how threads share work. Every sum has one order that does not depend on how many rows, sequences or
@@ -71,7 +71,7 @@ typedef struct {
 
 typedef struct fr_team fr_team;
 
-int64_t fr_interface(void);     // which text of this header the library was built from (build.py)
+int64_t fr_sources(void);     // which text of these sources the library was built from (build.py)
 const char *fr_path(void);      // name of the instruction set that this library was built for
 int fr_start(void);             // 1 if this process may use it (the kernel has to grant AMX), else 0
 fr_team *fr_new_team(void);     // threads that work together; they start when first needed
