@@ -16,7 +16,7 @@ from torch import Tensor
 
 from forerun.errors import ForerunError
 from forerun.models.cpu_info import cpu_flags
-from forerun.models.native.build import PATHS, sources_number, library_file
+from forerun.models.native.build import PATHS, library_file, sources_number
 from forerun.models.native.structs import BlockPanelStruct, DecoderStruct, LinearStruct, PassStruct
 
 _AVX2 = frozenset({"avx2", "fma", "f16c"})
