@@ -228,6 +228,32 @@ def test_one_requests_error_leaves_the_others_as_they_were() -> None:
     assert_nothing_left(engine, drafter)
 
 
+@pytest.mark.parametrize("place", ["forerun.engine.round.lay_out", "forerun.engine.request.Request.push"])
+def test_an_interrupt_leaves_an_engine_that_goes_on(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a round commits, its requests go on; within, they are cancelled. Nothing stays held either way."""
+    target, params = ToyTarget(), SamplingParams(max_tokens=12, ignore_eos=True)
+    plain = make_engine(scripted.empty(), 4, target).generate(PROMPTS, params)
+    engine = make_engine(scripted.empty(), 4, target)
+    requests = [request for prompt in PROMPTS for request in engine.submit(prompt, params)]
+    engine.step()
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            engine.step()
+    while engine.has_work:
+        engine.step()
+    for request, said in zip(requests, plain, strict=True):
+        is_whole = tuple(request.output) == said.token_ids
+        assert is_whole or request.finish_reason is FinishReason.CANCELLED
+    assert engine.cache.pool.num_held == 0
+    again = engine.generate(PROMPTS, params)
+    assert [completion.token_ids for completion in again] == [completion.token_ids for completion in plain]
+
+
 def test_a_drafter_that_fails_to_begin_holds_nobody_up() -> None:
     target = ToyTarget(VOCAB, order=0)
     params = SamplingParams(max_tokens=12, ignore_eos=True)

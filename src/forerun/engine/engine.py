@@ -141,7 +141,10 @@ class Engine:
         return requests
 
     def step(self) -> list[RoundEvent]:
-        """One round over everything that can run; finished requests leave."""
+        """One round over everything that can run; finished requests leave.
+
+        A round that fails, or is interrupted, leaves requests as they were, or cancelled where it had begun to commit.
+        """
         self.scheduler.admit()
         for request in self.scheduler.running:
             if request.drafter_state is None:
@@ -149,12 +152,15 @@ class Engine:
         works = self.scheduler.plan()
         if not works:
             return []
-        events = self._runner.run(works)
-        for event in events:
-            if event.request.id in self._streamed:
-                self._streamed[event.request.id].append(event)
-            if event.request.is_finished:
-                self._finish(event.request)
+        try:
+            events = self._runner.run(works)
+            for event in events:
+                if event.request.id in self._streamed:
+                    self._streamed[event.request.id].append(event)
+        finally:
+            for work in works:
+                if work.request.is_finished:
+                    self._finish(work.request)
         return events
 
     def cancel(self, request: Request) -> None:

@@ -13,10 +13,9 @@ from typing import Any
 import torch
 
 from forerun.cache.paged_cache import PagedCache
-from forerun.cache.sequence import Window
 from forerun.drafters.base import Drafter
 from forerun.engine.layout import Layout, Part, lay_out
-from forerun.engine.request import Request
+from forerun.engine.request import FinishReason, Request
 from forerun.engine.row_limits import RowLimits
 from forerun.engine.scheduler import Work
 from forerun.engine.trimming import trimmed
@@ -75,38 +74,44 @@ class RoundRunner:
         watch = Stopwatch()
         drafts = trimmed(works, self._propose(works), self.limits)
         draft = watch.lap()
-        windows = [
-            self.cache.open_window(_sequence(work.request), work.num_committed + len(draft))
-            for work, draft in zip(works, drafts, strict=True)
-        ]
-        layout = lay_out(works, drafts, windows)
-        other = watch.lap()
         states = dict(self.cache.store.states)
         try:
+            windows = [
+                self.cache.open_window(_sequence(work.request), work.num_committed + len(draft))
+                for work, draft in zip(works, drafts, strict=True)
+            ]
+            layout = lay_out(works, drafts, windows)
+            other = watch.lap()
             output = self.target.forward(layout.batch, self.cache.store, self.drafter.taps)
             logits = output.host_logits
             verify = watch.lap()
             verdicts = self._verify(layout, logits)
             sample = watch.lap()
         except BaseException:
-            self._undo(windows, states)
+            self._undo(works, states)
             raise
-        events = [
-            self._commit(part, verdict, logits, output) for part, verdict in zip(layout.parts, verdicts, strict=True)
-        ]
-        other += watch.lap()
-        self._observe(layout, verdicts, output)
-        draft += watch.lap()
+        try:
+            events = [
+                self._commit(part, verdict, logits, output)
+                for part, verdict in zip(layout.parts, verdicts, strict=True)
+            ]
+            other += watch.lap()
+            self._observe(layout, verdicts, output)
+            draft += watch.lap()
+        except BaseException:
+            _abandon(works)
+            raise
         num_works = len(works)
         share = Timings(draft / num_works, verify / num_works, sample / num_works, other / num_works)
         for work in works:
             work.request.timings += share
         return [event for event in events if event is not None]
 
-    def _undo(self, windows: Sequence[Window], states: Mapping[int, RecurrentState]) -> None:
+    def _undo(self, works: Sequence[Work], states: Mapping[int, RecurrentState]) -> None:
         """A pass that failed leaves every request as it was: one request's error must not hold up the others."""
-        for window in windows:
-            self.cache.close_window(window, (), 0)
+        for work in works:
+            if (window := _sequence(work.request).window) is not None:
+                self.cache.close_window(window, (), 0)
         self.cache.store.states.clear()
         self.cache.store.states.update(states)
 
@@ -197,6 +202,13 @@ def _features(part: Part, verdict: Verdict, output: PassOutput) -> Features | No
     index = torch.tensor([part.first + row for row in rows[num_seen:]])
     part.work.request.num_featured = part.window.start + len(rows)
     return Features(part.window.start + num_seen, {tap: states[index] for tap, states in output.taps.items()})
+
+
+def _abandon(works: Sequence[Work]) -> None:
+    """Ends requests whose round is committed by half: what went on from there would be wrong."""
+    for work in works:
+        if work.request.finish_reason is None:
+            work.request.finish_reason = FinishReason.CANCELLED
 
 
 def _sequence(request: Request) -> Any:
