@@ -234,3 +234,28 @@ def test_rotation_has_the_same_bits_for_any_row_count() -> None:
     expected = rotate(states, rotary.angles(positions))
     for row in range(101):
         assert torch.equal(rotate(states[row : row + 1], rotary.angles(positions[row : row + 1]))[0], expected[row])
+
+
+@pytest.mark.parametrize("width", [20, 24, 72, 104])
+def test_attention_has_the_same_bits_at_any_thread_count(width: int) -> None:
+    """One tile of one kv head, whose product MKL cuts by threads, beside many."""
+    generator = torch.Generator().manual_seed(5)
+    length, kv_heads = KEY_BLOCK + 6, 1
+    queries = torch.randn(length, 7, width, generator=generator)
+    layer = KVLayer(*torch.randn(2, length, kv_heads, width, generator=generator))
+
+    def mixed(size: int) -> Tensor:
+        parts = []
+        for start in range(0, length, size):
+            end = min(start + size, length)
+            groups = [AttentionGroup(tuple(range(end - start)), torch.arange(end))]
+            plan = plan_attention(torch.arange(start, end), groups, num_heads=7, num_kv_heads=kv_heads)
+            parts.append(attend(queries[start:end], layer, plan, scale=0.3))
+        return torch.cat(parts)
+
+    torch.set_num_threads(1)
+    expected = mixed(1)
+    for threads in (2, 3, 4, 8):
+        torch.set_num_threads(threads)
+        for size in (1, QUERY_TILE, length):
+            assert torch.equal(mixed(size), expected), (threads, size)

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from forerun.models.attention_plan import KEY_BLOCK, QUERY_TILE, AttentionPlan, PlanPart
 from forerun.models.exact_ops import exp_bounded
 from forerun.models.kv_layer import KVLayer
+from forerun.models.tiled_linear import OUTPUT_BLOCK
 
 
 def _sum_keys(weights: Tensor) -> Tensor:
@@ -81,7 +83,11 @@ def _attend_part(
     if sinks is not None:
         total = total + exp_bounded(per_lane - highest)
     value_blocks = layer.gather_values(part.key_index).view(num_items * kv_heads, KEY_BLOCK, -1)
-    mixed = torch.bmm(weights.flatten(0, 1), value_blocks).view(num_items, kv_heads, QUERY_TILE * shared, -1)
+    width = value_blocks.shape[-1]
+    if queries.device.type == "cpu" and width % OUTPUT_BLOCK:
+        value_blocks = F.pad(value_blocks, (0, -width % OUTPUT_BLOCK))
+    mixed = torch.bmm(weights.flatten(0, 1), value_blocks)[..., :width]
+    mixed = mixed.view(num_items, kv_heads, QUERY_TILE * shared, width)
     out = _in_block_order(part, mixed, torch.add).div_(total)
     out = out.view(num_tiles, kv_heads, QUERY_TILE, shared, -1).transpose(1, 2)
     return out.reshape(num_tiles * QUERY_TILE, plan.num_heads, -1)
