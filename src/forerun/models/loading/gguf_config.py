@@ -26,23 +26,37 @@ def gguf_decoder_config(file: GGUFFile, family: Family) -> DecoderConfig:
 
 def gguf_transformers_config(file: GGUFFile, family: Family) -> Any:
     """The transformers configuration, but for divisors of rotary frequencies, which GGUF files keep as a tensor."""
-    num_heads = int(file.require(f"{file.architecture}.attention.head_count"))
-    hidden = int(file.require(f"{file.architecture}.embedding_length"))
+    num_heads, hidden = _count(file, "attention.head_count"), _count(file, "embedding_length")
+    num_layers = _count(file, "block_count")
+    if num_layers != (stored := len({name.split(".")[1] for name in file.tensor_names if name.startswith("blk.")})):
+        raise ForerunError(f"{stored} blocks, as {file.path} holds", f"block_count {num_layers}", "fetch it again")
     fields: dict[str, Any] = {
         "vocab_size": file.shape("token_embd.weight")[0],
         "hidden_size": hidden,
-        "intermediate_size": int(file.require(f"{file.architecture}.feed_forward_length")),
-        "num_hidden_layers": int(file.require(f"{file.architecture}.block_count")),
+        "intermediate_size": _count(file, "feed_forward_length"),
+        "num_hidden_layers": num_layers,
         "num_attention_heads": num_heads,
-        "num_key_value_heads": int(file.get(f"{file.architecture}.attention.head_count_kv", num_heads)),
-        "head_dim": int(file.get(f"{file.architecture}.attention.key_length", hidden // num_heads)),
-        "max_position_embeddings": int(file.require(f"{file.architecture}.context_length")),
+        "num_key_value_heads": _count(file, "attention.head_count_kv", num_heads),
+        "head_dim": _count(file, "attention.key_length", hidden // num_heads),
+        "max_position_embeddings": _count(file, "context_length"),
         "rms_norm_eps": float(file.require(f"{file.architecture}.attention.layer_norm_rms_epsilon")),
         "tie_word_embeddings": "output.weight" not in file.tensor_names,
         "attention_bias": "blk.0.attn_q.bias" in file.tensor_names,
     }
     fields |= _gemma3(file, fields) if family.name == "gemma3" else {"rope_parameters": _rope_parameters(file)}
-    return AutoConfig.for_model(family.model_type, **fields)
+    try:
+        return AutoConfig.for_model(family.model_type, **fields)
+    except Exception as error:  # transformers checks that the numbers fit each other, with errors of its own
+        raise ForerunError(f"consistent metadata in {file.path}", str(error), "convert the model again") from error
+
+
+def _count(file: GGUFFile, key: str, default: int | None = None) -> int:
+    """A whole number of 1 or more. Raises ForerunError for anything else, and where it is missing without a default."""
+    name = f"{file.architecture}.{key}"
+    value = file.require(name) if default is None else file.get(name, default)
+    if not isinstance(value, int) or value < 1:
+        raise ForerunError(f"a number of 1 or more as {name!r} in {file.path}", repr(value), "convert the model again")
+    return value
 
 
 def _rope_parameters(file: GGUFFile) -> dict[str, Any]:

@@ -216,6 +216,6 @@ def _read_tensor_info(header: _Header) -> tuple[str, Callable[[int], _TensorInfo
     except ValueError as error:
         raise _DamageError(f"tensor type {code}, unknown to gguf {version('gguf')}") from error
     block, size = gguf.GGML_QUANT_SIZES[kind]
-    if not shape or shape[-1] % block:
+    if not shape or not prod(shape) or shape[-1] % block:
         raise _DamageError(f"shape {list(shape)} of {name!r}, whose rows are stored in blocks of {block}")
     return name, lambda begin: _TensorInfo(shape, kind, begin + offset, prod(shape) // block * size)

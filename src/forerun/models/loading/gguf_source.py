@@ -9,7 +9,7 @@ from torch import Tensor
 
 from forerun.models.families.family import Family
 from forerun.models.loading.gguf_file import GGUFFile
-from forerun.models.loading.weights import WeightSource
+from forerun.models.loading.weights import WeightSource, mismatch
 from forerun.models.native.stored_blocks import FORMATS, StoredBlocks
 
 # Divisors of the rotary frequencies: part of the configuration, not a weight.
@@ -58,7 +58,12 @@ class GGUFSource(WeightSource):
         return StoredBlocks(kind.value, self._file.shape(self._stored[name])[-1], rows)
 
     def _num_interleaved_heads(self, name: str) -> int | None:
-        return next((count for projection, count in self._heads.items() if f".{projection}." in name), None)
+        """Raises ForerunError where the rows aren't pairs of so many heads."""
+        count = next((count for projection, count in self._heads.items() if f".{projection}." in name), None)
+        shape = self._file.shape(self._stored[name])
+        if count is not None and shape[0] % (2 * count):
+            raise mismatch(self, f"{name} of shape {list(shape)} for {count} heads")
+        return count
 
 
 def _halves_from_pairs(tensor: Tensor, num_heads: int) -> Tensor:

@@ -65,6 +65,11 @@ def gguf_tokenizer(file: GGUFFile) -> Tokenizer:
         )
     named = {name: file.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos", "unknown", "padding")}
     named = {name: index for name, index in named.items() if index is not None}
+    for name, index in named.items():
+        if not isinstance(index, int) or not 0 <= index < len(tokens):
+            raise ForerunError(
+                f"an id below {len(tokens)} as {name} token in {file.path}", repr(index), "convert the model again"
+            )
     _add_bos(file, backend, tokens, named)
     wrapped: Any = PreTrainedTokenizerFast(
         tokenizer_object=backend,
