@@ -36,7 +36,8 @@ struct PoolLayer {
     size_t tile(int kv_head, int64_t slot) const { return (size_t)kv_head * (num_slots / SLOT_TILE) + slot / SLOT_TILE; }
 };
 
-// fp32 [n] to the pool's number type in the same memory, int8 with amax / 127 as its scale. Zero up to a whole pair.
+// fp32 [n] to the pool's number type in the same memory, int8 with amax / 127 as its scale. Zero up to a whole pair. A
+// head of int8 with a number that isn't finite gets a scale of NaN, so that it reads back as one.
 static inline void round_head(int kind, float *head, int n, float *scale) {
     if (kind == FR_FP32) return;
     if (kind == FR_BF16) {
@@ -49,8 +50,16 @@ static inline void round_head(int kind, float *head, int n, float *scale) {
         }
         return;
     }
-    float largest = 0;
-    for (int i = 0; i < n; ++i) largest = fabsf(head[i]) > largest ? fabsf(head[i]) : largest;
+    float largest = 0, zero = 0;
+    for (int i = 0; i < n; ++i) {
+        largest = fabsf(head[i]) > largest ? fabsf(head[i]) : largest;
+        zero += head[i] * 0.0f; // NaN where a number isn't finite, which the comparison above passes over
+    }
+    if (zero != 0.0f) {
+        *scale = NAN;
+        memset(head, 0, n + n % 2);
+        return;
+    }
     *scale = largest < 1e-30f ? 0.0f : largest / 127.0f; // so small a head is zero, and 1 / scale stays finite
     const float inverse = *scale > 0 ? 1.0f / *scale : 0.0f;
     int8_t *bytes = (int8_t *)head;
