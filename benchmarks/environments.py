@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from forerun.errors import ForerunError
-from forerun.models.pull import cache_directory
+from forerun.models.cache_root import cache_root
 
 _STEP_SECONDS = 1800
 _MARKER = "packages.txt"
@@ -44,7 +44,7 @@ class Environment:
     def directory(self) -> Path:
         """Where it lies, whether or not it has been built."""
         recipe = json.dumps([asdict(self), sys.version_info[:2]], sort_keys=True)
-        return cache_directory().parent / "peers" / f"{self.name}-{hashlib.sha256(recipe.encode()).hexdigest()[:10]}"
+        return cache_root() / "peers" / f"{self.name}-{hashlib.sha256(recipe.encode()).hexdigest()[:10]}"
 
     @property
     def python(self) -> Path:

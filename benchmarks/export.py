@@ -15,19 +15,20 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 from forerun.errors import ForerunError
+from forerun.models.cache_root import cache_root
 from forerun.models.families.registry import family_of_gguf
 from forerun.models.loading.gguf_config import gguf_transformers_config
 from forerun.models.loading.gguf_file import GGUFFile
 from forerun.models.loading.gguf_source import ROTARY_FACTORS, GGUFSource
 from forerun.models.loading.gguf_tokenizer import gguf_tokenizer
-from forerun.models.pull import cache_directory, file_sha256
+from forerun.models.pull import file_sha256
 
 _HEAD, _EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 
 
 def export(path: Path) -> Path:
     """The directory, written once per content of the file. Raises ForerunError for what can't be exported exactly."""
-    directory = cache_directory().parent / "exports" / f"{path.stem}-{file_sha256(path)[:12]}"
+    directory = cache_root() / "exports" / f"{path.stem}-{file_sha256(path)[:12]}"
     if not directory.is_dir():
         directory.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".export-") as folder:

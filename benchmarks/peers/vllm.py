@@ -26,7 +26,7 @@ from benchmarks.peers.base import (
 from benchmarks.peers.line_server import environment_of, require_length
 from benchmarks.process import Process, wait_until
 from forerun.errors import ForerunError
-from forerun.models.pull import cache_directory
+from forerun.models.cache_root import cache_root
 
 _KV_GIB = 1
 _NGRAM_N = {True: (15,), False: (4, 15)}
@@ -169,7 +169,7 @@ class VllmPeer(Peer):
             "VLLM_CPU_KVCACHE_SPACE": str(_KV_GIB),
             "VLLM_CPU_OMP_THREADS_BIND": f"0-{threads - 1}" if threads > 1 else "0",
             "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
-            "VLLM_CACHE_ROOT": str(cache_directory().parent / "vllm"),
+            "VLLM_CACHE_ROOT": str(cache_root() / "vllm"),
             "VLLM_SERVER_DEV_MODE": "1",
             "VLLM_NO_USAGE_STATS": "1",
         }

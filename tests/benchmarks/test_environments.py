@@ -16,7 +16,7 @@ EMPTY = Environment("empty", imports="import json")
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path / "forerun" / "models"))
+    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path / "forerun"))
 
 
 def test_a_changed_recipe_is_another_environment(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_both_ways_in_give_one_model(tmp_path: Path) -> None:
 
 
 def test_a_file_is_exported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path / "cache" / "models"))
+    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path / "cache"))
     write_gguf(tmp_path / "m.gguf", BY_NAME["llama"].build(), "llama")
     directory = export(tmp_path / "m.gguf")
     written = (directory / "model.safetensors").stat().st_mtime_ns

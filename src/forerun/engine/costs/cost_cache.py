@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from forerun.engine.costs.measure_passes import measure_passes
 from forerun.engine.costs.pass_costs import PassCostIdentity, PassCosts
 from forerun.errors import ForerunError
+from forerun.models.cache_root import cache_root
 from forerun.models.loading.loaded_target import LoadedTarget
 
 # Machines change in ways that no identity shows: cooling, firmware, neighbours.
@@ -20,10 +20,8 @@ _ADAPTER = TypeAdapter(PassCosts)
 
 
 def costs_directory() -> Path:
-    """Where pass costs are kept: pass_costs under $FORERUN_CACHE, else under forerun in the user's cache."""
-    if own := os.environ.get("FORERUN_CACHE"):
-        return Path(own) / "pass_costs"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "forerun" / "pass_costs"
+    """Where pass costs are kept: pass_costs under ``cache_root``."""
+    return cache_root() / "pass_costs"
 
 
 def find_pass_costs(loaded: LoadedTarget, kv_dtype: str = "auto", *, directory: Path | None = None) -> PassCosts | None:

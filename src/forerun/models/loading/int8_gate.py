@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from forerun.models.cache_root import cache_root
 from forerun.models.loading.int8_weights import SENSITIVE
-from forerun.models.pull import cache_directory
 
 MAX_MEAN_KL = 0.01
 MIN_POSITIONS = 1000
@@ -35,7 +35,7 @@ def describe_gate(hash: str) -> str:
 
 
 def _path(hash: str) -> Path:
-    return cache_directory().parent / "int8_gates" / f"{hash.rpartition(':')[2]}.json"
+    return cache_root() / "int8_gates" / f"{hash.rpartition(':')[2]}.json"
 
 
 def _read(path: Path) -> tuple[float, int] | None:
