@@ -128,6 +128,12 @@ def test_a_pool_in_bytes_offers_a_smaller_number_type_or_more_bytes() -> None:
     assert refusal(2000, 100, cache_bytes=32_768, kv_dtype="int8").remedy.endswith(f"to {2128 * IN_INT8}")
 
 
+@pytest.mark.parametrize("block_size", [0, -3])
+def test_blocks_hold_a_token_at_least(block_size: int) -> None:
+    with pytest.raises(ForerunError, match="blocks of a token or more"):
+        Engine(TARGET, block_size=block_size)
+
+
 @pytest.mark.parametrize("length", [3000, pytest.param(32_768, marks=pytest.mark.slow)])
 def test_a_long_context_runs_within_the_bytes_of_its_pool(length: int) -> None:
     """The pool is just large enough."""

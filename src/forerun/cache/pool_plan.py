@@ -48,6 +48,8 @@ class PoolPlan:
 
         Raises ForerunError for both at once, for a size without a block, and for more than the memory that is free.
         """
+        if block_size < 1:
+            raise ForerunError("blocks of a token or more", f"block_size={block_size}", "leave it at 16")
         if cache_tokens is not None and cache_bytes is not None:
             raise ForerunError("cache_tokens or cache_bytes", "both", "drop one of the two")
         own = targets[0].new_store(0, kv_dtype).dtype
