@@ -17,7 +17,7 @@ FLAGS: dict[str, tuple[list[object], str]] = {
     "N = 0": (["--method", "suffix", "-n", 0], "N from 1 to 63 for method suffix; found N = 0"),
     "N below 0": (["--method", "suffix", "-n", -3], "found N = -3"),
     "N over the limit": (["--method", "ngram", "-n", 100_000], "method ngram; found N = 100000"),
-    "N without a method": (["-n", 3], "N = 0 for method off; found N = 3"),
+    "N without a method": (["-n", 3], "a method that drafts, for -n 3; found --method off; add --method"),
     "N in words": (["-n", "three"], "'three'"),
     "unknown method": (["--method", "magic"], r"a method \(off, ngram, suffix, draft_model\); found 'magic'"),
     "unknown knob": (["--method", "suffix", "--knob", "depth=3"], "a knob of suffix .*max_depth.*found depth"),

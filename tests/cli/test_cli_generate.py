@@ -13,7 +13,9 @@ import pytest
 from forerun.cli.generate import add_flags
 from forerun.cli.parser import Parser, sampling_params
 from forerun.engine.engine import Engine
+from forerun.models.loading.int8_gate import write_gate
 from forerun.models.loading.load_target import load_target
+from forerun.models.native.kernels import find_kernels
 from forerun.sampling.params import SamplingParams
 from support.command import Run, TinyModels
 
@@ -86,6 +88,36 @@ def test_keys_and_values_have_the_number_type_asked_for(generate: Run, flag: str
     plain, drafted = generate(*flags).json, generate(*flags, "--method", "suffix", "-n", 3).json
     assert plain["conditions"]["kv_dtype"] == named
     assert plain["token_ids"] == drafted["token_ids"]
+
+
+@pytest.mark.parametrize(("short", "full"), [("fp32", "float32"), ("bf16", "bfloat16")])
+def test_number_types_have_short_names_for_weights_too(generate: Run, tiny: TinyModels, short: str, full: str) -> None:
+    drafting = ("--method", "draft_model", "-n", 2, "--draft-model", tiny.draft)
+    shortly, fully = (
+        generate(*SHORT, "--json", "--dtype", name, "--draft-dtype", name, *drafting).json for name in (short, full)
+    )
+    for role in ("target", "drafter"):
+        assert shortly["conditions"][role] == fully["conditions"][role]
+    assert shortly["conditions"]["kv_dtype"] == full
+    assert shortly["token_ids"] == fully["token_ids"]
+
+
+def test_half_precision_is_refused_on_a_cpu_alone(generate: Run) -> None:
+    refusal = generate(*SHORT, "--dtype", "fp16", "--device", "cpu")
+    assert refusal.code == 2 and "bfloat16 or float32 on a CPU; found float16" in refusal.err
+
+
+@pytest.mark.skipif(find_kernels() is None, reason="no kernels are built")
+def test_int8_weights_are_called_what_their_artifact_calls_them(
+    generate: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path))
+    flags = (*SHORT, "--dtype", "int8", "--device", "cpu", "--json")
+    outcome = generate(*flags)
+    said = "forerun: int8 weights, {} (docs/quantisation.md)\n"
+    assert outcome.err == said.format("lossy: KL to fp32 not measured")
+    write_gate(outcome.json["conditions"]["target"]["hash"], 0.004, 1100)
+    assert generate(*flags).err == said.format("mean KL to fp32 0.0040 over 1100 positions")
 
 
 def test_an_inexact_run_says_so(generate: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from importlib.metadata import version
 import pytest
 
 from forerun.cli.main import COMMANDS
+from forerun.drafters.knobs import knobs_of
 from forerun.drafters.registry import METHODS
 from support.command import Run
 
@@ -75,11 +77,17 @@ def test_methods_as_json_have_types(forerun: Run) -> None:
         assert fields["dependency"] == info.dependency.value
         assert fields["borrows"] == info.borrows.value and fields["weights"] == info.weights.value
         assert fields["summary"] == info.summary
+        knobs = {knob["name"]: knob["default"] for knob in fields["knobs"]}
+        assert knobs == dataclasses.asdict(METHODS[name].config())
+        assert all(knob["summary"] for knob in fields["knobs"])
 
 
 def test_methods_as_a_table(forerun: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")
-    out = forerun("methods").out
+    structure, knobs = forerun("methods").out.split("Knobs")
     for name, method in METHODS.items():
-        (row,) = (line for line in out.splitlines() if line.startswith(f"│ {name} "))
+        (row,) = (line for line in structure.splitlines() if line.startswith(f"│ {name} "))
         assert method.info.dependency.value in row and method.info.summary in row
+        for knob in knobs_of(method.config):
+            rows = [line for line in knobs.splitlines() if f"│ {knob.name} " in line and knob.summary in line]
+            assert any(name in row.split("│")[1] for row in rows)

@@ -66,9 +66,9 @@ def test_an_id_that_the_target_lacks_is_refused(tmp_path: Path, context: BuildCo
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("missing.npy", None, "a corpus file that can be read"),
-        ("missing.txt", None, "a corpus file that can be read"),
-        ("bytes.txt", b"\xff\xfe", "a corpus file that can be read"),
+        ("missing.npy", None, r"can be read; found .*missing\.npy: No such file or directory; correct the path$"),
+        ("missing.txt", None, r"can be read; found .*missing\.txt: No such file or directory; correct the path$"),
+        ("bytes.txt", b"\xff\xfe", r"as UTF-8; found byte 0xff in .*bytes\.txt; convert it to UTF-8$"),
         ("text.txt", b"abc", "a tokenizer for a corpus of text"),
         ("text.jsonl", b'{"text": "abc"}', "a tokenizer for a corpus of text"),
         ("broken.jsonl", b'{"tokens": [1]}\n{"tok', "line 2"),

@@ -121,7 +121,9 @@ def test_it_needs_the_lean_decoder_on_native_kernels(tmp_path: Path, monkeypatch
     with pytest.raises(ForerunError, match=r"native CPU kernels for dtype int8.*exact=False"):
         load_target(source, dtype="int8", device="cpu", exact=False)
     monkeypatch.setenv("FORERUN_KERNELS", "torch")
-    with pytest.raises(ForerunError, match="native kernels for dtype int8"):
+    with pytest.raises(
+        ForerunError, match="kernels for dtype int8; found FORERUN_KERNELS=torch; unset FORERUN_KERNELS"
+    ):
         load_target(source, dtype="int8", device="cpu")
     config = source / "config.json"
     config.write_text(config.read_text().replace("LlamaForCausalLM", "UnknownForCausalLM"))

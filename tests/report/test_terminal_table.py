@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from forerun.conditions import Conditions
+from forerun.conditions import UNDISCLOSED, Conditions
 from forerun.report.terminal import render
 from forerun.sweep.results import CellState, TuneResult
 from support.golden import assert_golden
@@ -99,7 +99,16 @@ def test_a_run_that_was_out_of_time_says_how_it_goes_on():
     result = tune_example()
     assert "unfinished" not in printed(result)
     text = printed(dataclasses.replace(result, num_unfinished=2))
-    assert "unfinished    out of time: 2 parts of this run had none. The same command goes on with it." in text
+    assert "unfinished    out of time: 2 parts of it are not done. The same command goes on with it." in text
+    assert "1 part of it is not done" in printed(dataclasses.replace(result, num_unfinished=1))
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, ", 1 thread,"), (2, ", 2 threads,"), (UNDISCLOSED, None)])
+def test_the_header_counts_threads(count, said):
+    result = tune_example()
+    header = printed(dataclasses.replace(result, conditions=dataclasses.replace(result.conditions, threads=count)))
+    header = " ".join(header.partition("load")[0].split())
+    assert said in header if said else "thread" not in header
 
 
 def test_an_empty_tune_prints():

@@ -61,10 +61,13 @@ def run(args: argparse.Namespace) -> int:
     from forerun.engine.describe import conditions_of
     from forerun.engine.engine import Engine
     from forerun.models.device import choose_kv_dtype
+    from forerun.models.loading.int8_gate import describe_gate
 
     cache_bytes = None if args.cache_bytes is None else read_bytes(args.cache_bytes)
     choose_kv_dtype(args.kv_dtype)
     loaded = load_with_progress(args.model, dtype=args.dtype, device=args.device, exact=not args.inexact)
+    if args.dtype == "int8":
+        print(f"forerun: int8 weights, {describe_gate(loaded.artifact.hash)} (docs/quantisation.md)", file=sys.stderr)
     drafter = None
     if args.draft_model:
         draft_dtype = args.draft_dtype or args.dtype

@@ -6,6 +6,7 @@ import argparse
 from typing import Any, NoReturn
 
 from forerun.errors import ForerunError
+from forerun.models.dtype_names import full_dtype_name
 
 
 class Parser(argparse.ArgumentParser):
@@ -50,15 +51,17 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_dtype_flags(parser: argparse.ArgumentParser) -> None:
     """The arithmetic of the target, and of a draft model beside it."""
-    types = ("auto", "as-shipped", "int8", "float32", "bfloat16")
+    types = ("auto", "as-shipped", "int8", "float32", "bfloat16", "float16")
     parser.add_argument(
         "--dtype",
         default="auto",
+        type=full_dtype_name,
         choices=types,
-        help="arithmetic (auto); int8 is lossy unless measured (docs/quantisation.md)",
+        help="arithmetic (auto); also fp32, bf16, and fp16 on a GPU; int8 is lossy unless measured (docs/quantisation.md)",
     )
     parser.add_argument(
         "--draft-dtype",
+        type=full_dtype_name,
         choices=types,
         help="arithmetic of the draft model (default: as --dtype); drafts change no text, so coarser is only cheaper",
     )
@@ -69,8 +72,9 @@ def add_kv_flag(parser: argparse.ArgumentParser, default: str | None) -> None:
     parser.add_argument(
         "--kv-dtype",
         default=default,
+        type=full_dtype_name,
         metavar="TYPE",
-        help="keys and values in float32, bfloat16 or int8; auto is the model's own (default), int8 is lossy",
+        help="keys and values in float32, bfloat16 or int8, also fp32 and bf16; auto is the model's own, int8 is lossy",
     )
 
 
@@ -166,6 +170,8 @@ def drafting_of(args: argparse.Namespace) -> Any:
     method = find_method(args.method)
     info = method.info
     n = args.num_speculative_tokens
+    if n and info.max_num_speculative_tokens == 0:
+        raise ForerunError(f"a method that drafts, for -n {n}", f"--method {info.name}", "add --method, or drop -n")
     if n is None:
         n = max(info.default_grid, default=0)
     check_num_speculative_tokens(info, n)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from forerun.errors import ForerunError
 
@@ -18,10 +19,10 @@ class CorpusConfig:
     session would share text.
     """
 
-    corpus: str = ""
-    max_corpus_tokens: int = 1_000_000
-    max_corpus_sequences: int = 10_000
-    feeds_corpus: bool = False
+    corpus: Annotated[str, "a file to begin with, read whenever an engine is built"] = ""
+    max_corpus_tokens: Annotated[int, "tokens held at most"] = 1_000_000
+    max_corpus_sequences: Annotated[int, "sequences held at most"] = 10_000
+    feeds_corpus: Annotated[bool, "a finished request's output (not its prompt) enters the corpus"] = False
 
     def check_limits(self) -> None:
         """Raises ``ForerunError`` for negative limits."""

@@ -31,8 +31,12 @@ def read_corpus(config: CorpusConfig, tokenizer: Tokenizer | None, vocab_size: i
             found = [_line(path, number, line, tokenizer) for number, line in _lines(path)]
         else:
             found = [_encoded(path, path.read_text(encoding="utf-8"), tokenizer)]
-    except (OSError, UnicodeDecodeError) as error:
-        raise ForerunError("a corpus file that can be read", f"{path} ({error})", "correct the path") from error
+    except OSError as error:
+        reason = f"{path}: {error.strerror or error}"
+        raise ForerunError("a corpus file that can be read", reason, "correct the path") from error
+    except UnicodeDecodeError as error:
+        reason = f"byte 0x{error.object[error.start]:02x} in {path}"
+        raise ForerunError("a corpus file that can be read as UTF-8", reason, "convert it to UTF-8") from error
     found = [one for one in found if len(one)]
     _check(path, found, config, vocab_size)
     return found

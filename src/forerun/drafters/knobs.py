@@ -1,9 +1,10 @@
-"""Reads a method's knobs, from flags, TOML or Python, into its configuration."""
+"""A method's knobs: which there are, and how flags, TOML or Python values become its configuration."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -11,6 +12,22 @@ from pydantic import TypeAdapter, ValidationError
 from forerun.errors import ForerunError
 
 Config = TypeVar("Config")
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One field of a method's configuration, and in a phrase what it does."""
+
+    name: str
+    default: str | int | float | bool
+    summary: str
+
+
+def knobs_of(config: type[Any]) -> tuple[Knob, ...]:
+    """Every knob of a configuration, in order; its phrase is the first annotation of the field."""
+    hints, defaults = get_type_hints(config, include_extras=True), config()
+    names = [field.name for field in dataclasses.fields(config)]
+    return tuple(Knob(name, getattr(defaults, name), hints[name].__metadata__[0]) for name in names)
 
 
 def read_knobs(method: str, config: type[Config], knobs: Mapping[str, object]) -> Config:

@@ -10,6 +10,7 @@ import torch
 
 from forerun.errors import ForerunError
 from forerun.models.cpu_info import cpu_flags, cpu_info
+from forerun.models.dtype_names import full_dtype_name
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 KV_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}
@@ -17,7 +18,6 @@ KV_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch
 AS_SHIPPED = "as-shipped"
 # Nor is this one: weights rounded to blocks of int8 at loading, sensitive ones left out.
 INT8 = "int8"
-_SHORT_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def choose_dtype(wanted: str, device: torch.device) -> torch.dtype:
     """
     if wanted == "auto":
         return torch.bfloat16 if _is_bf16_fast(device) else torch.float32
-    dtype = DTYPES.get(_SHORT_NAMES.get(wanted, wanted))
+    dtype = DTYPES.get(full_dtype_name(wanted))
     if dtype is None:
         raise ForerunError(f"dtype auto, {AS_SHIPPED}, {INT8}, {', '.join(DTYPES)}", repr(wanted), "choose one of them")
     if dtype is torch.float16 and device.type == "cpu":
@@ -74,7 +74,7 @@ def choose_kv_dtype(wanted: str) -> torch.dtype | None:
     """
     if wanted == "auto":
         return None
-    dtype = KV_DTYPES.get(_SHORT_NAMES.get(wanted, wanted))
+    dtype = KV_DTYPES.get(full_dtype_name(wanted))
     if dtype is None:
         raise ForerunError(f"a kv dtype auto, {', '.join(KV_DTYPES)}", repr(wanted), "choose one of them")
     return dtype

@@ -63,7 +63,8 @@ def pairs_sentence(result: TuneResult) -> str:
 def unfinished_sentence(result: TuneResult) -> str:
     """That a run was out of time, and how it goes on."""
     what = wording.plural(result.num_unfinished, "part")
-    return f"out of time: {what} of this run had none. The same command goes on with it."
+    verb = "is" if result.num_unfinished == 1 else "are"
+    return f"out of time: {what} of it {verb} not done. The same command goes on with it."
 
 
 def lossless_failures(result: TuneResult) -> list[str]:

@@ -44,7 +44,7 @@ def render(result: TuneResult, console: Console) -> None:
 def _headline(result: TuneResult) -> Text:
     conditions = result.conditions
     facts = [conditions.engine, conditions.target.quantisation, f"{conditions.device_count} x {conditions.device}"]
-    facts += [f"{conditions.threads} threads", f"load {conditions.load}"]
+    facts += [wording.threads(conditions.threads), f"load {conditions.load}"]
     known = [wording.printable(fact) for fact in facts if UNDISCLOSED not in fact]
     kind = "quick tune" if result.is_quick else "tune"
     return Text(f"forerun {kind} {wording.printable(result.run_id)}: ", style="bold").append(

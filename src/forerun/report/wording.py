@@ -70,6 +70,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else noun + 's'}"
 
 
+def threads(count: int | str) -> str:
+    """``1 thread``, ``2 threads``; a count that is undisclosed stays so."""
+    return f"{count} {'thread' if count == 1 else 'threads'}"
+
+
 def listing(parts: Iterable[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     *rest, last = list(parts) or [""]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from forerun.errors import ForerunError
 
@@ -21,10 +21,10 @@ class DraftModelConfig:
     ``max_pass_rows`` bounds one pass while a prompt is caught up with.
     """
 
-    draft_sampling: DraftSampling = "keyed"
-    temperature: float = 1.0
-    branching: int = 4
-    max_pass_rows: int = 512
+    draft_sampling: Annotated[DraftSampling, "keyed drafts with the target's own noise, greedy without any"] = "keyed"
+    temperature: Annotated[float, "factor on the request's temperature in the draft model's law"] = 1.0
+    branching: Annotated[int, "in a tree: children per node, and nodes per depth that get children"] = 4
+    max_pass_rows: Annotated[int, "rows of one pass while a prompt is caught up with"] = 512
 
     def __post_init__(self) -> None:
         if self.draft_sampling not in ("keyed", "greedy"):

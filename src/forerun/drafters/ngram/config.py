@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from forerun.corpus.config import CorpusConfig
 from forerun.errors import ForerunError
@@ -25,10 +25,10 @@ class NgramConfig(CorpusConfig):
     share tokens with the end it matches; without, every match is followed by at least as many tokens as it has.
     """
 
-    min_n: int = 2
-    max_n: int = 4
-    occurrence: Occurrence = "latest"
-    allow_overlap: bool = False
+    min_n: Annotated[int, "shortest match that is looked up, in tokens"] = 2
+    max_n: Annotated[int, f"longest match that is looked up, in tokens (at most {MAX_MATCH})"] = 4
+    occurrence: Annotated[Occurrence, "which of equally long matches is continued: latest or earliest"] = "latest"
+    allow_overlap: Annotated[bool, "a match may share tokens with the end that it matches"] = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_n <= self.max_n:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 from forerun.corpus.config import CorpusConfig
 from forerun.errors import ForerunError
@@ -18,10 +19,10 @@ class SuffixConfig(CorpusConfig):
     ``min_token_prob``. These four default as in arctic-inference.
     """
 
-    max_depth: int = 64
-    alpha: float = 1.0
-    offset: float = 0.0
-    min_token_prob: float = 0.1
+    max_depth: Annotated[int, "matched and drafted tokens together at most"] = 64
+    alpha: Annotated[float, "drafted tokens allowed for each matched one"] = 1.0
+    offset: Annotated[float, "drafted tokens allowed beside those of alpha"] = 0.0
+    min_token_prob: Annotated[float, "a draft ends where its estimated probability falls below this"] = 0.1
 
     def __post_init__(self) -> None:
         if self.max_depth < 2:

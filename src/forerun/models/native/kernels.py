@@ -142,10 +142,14 @@ def find_kernels(wanted: str | None = None) -> Kernels | None:
 def required_kernels(dtype: str) -> Kernels:
     """``find_kernels`` for what torch can't compute. Raises ForerunError where there are none."""
     kernels = find_kernels()
+    if kernels is None and os.environ.get("FORERUN_KERNELS") == "torch":
+        raise ForerunError(
+            f"native kernels for dtype {dtype}", "FORERUN_KERNELS=torch", "unset FORERUN_KERNELS, or use --dtype auto"
+        )
     if kernels is None:
         raise ForerunError(
             f"native kernels for dtype {dtype}",
-            "none that are built and wanted here",
+            "none that are built and that this CPU runs",
             "use --dtype auto, or build them with python -m forerun.models.native.build",
         )
     return kernels

@@ -55,7 +55,12 @@ def facts(result: TuneResult) -> str:
     """One line of conditions, and what the comparison rests on."""
     conditions = result.conditions
     device = f"{conditions.device_count} × {conditions.device}"
-    parts = [conditions.engine, f"weights {conditions.target.quantisation}", device, f"{conditions.threads} threads"]
+    parts = [
+        conditions.engine,
+        f"weights {conditions.target.quantisation}",
+        device,
+        wording.threads(conditions.threads),
+    ]
     known = [part for part in parts if UNDISCLOSED not in part]
     known.append(f"{wording.plural(result.num_pairs, 'pair')} over {wording.plural(len(result.cells), 'cell')}")
     if result.num_pairs and not any(cell.has_lossless_failure for cell in result.cells):
