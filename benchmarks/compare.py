@@ -1,7 +1,8 @@
 """The one command: ``python -m benchmarks.compare --target smollm2-135m [--draft FILE] [--quick]``.
 
 Builds each peer's environment on first use, runs forerun and its peers in turn on the same prompts, keeps the report in
-benchmarks/results/ and every raw answer in runs/benchmarks/, and writes benchmarks/RESULTS.md from all reports there.
+runs/benchmarks/results/ and every raw answer beside it, and writes runs/benchmarks/RESULTS.md from all reports there.
+The repository's own page changes only where --page and --results name it.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import report, results
+from benchmarks.command import fail, run_script
 from benchmarks.comparison import Comparison, Stopped
 from benchmarks.plan import PEERS, Plan
 from forerun.errors import ForerunError
 
-_HERE = Path(__file__).parent
+RUNS = Path("runs/benchmarks")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,15 +39,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         comparison = Comparison(plan, command, runs, lambda line: _say(line, started), is_resumed=given.resume)
         found = comparison.run()
     except ForerunError as error:
-        print(f"benchmarks: {error}", file=sys.stderr)
-        return 2
+        return fail(error)
     except Stopped:
-        print("benchmarks: stopped before anything was compared; --resume goes on", file=sys.stderr)
+        print("benchmarks.compare: stopped before anything was compared; --resume goes on", file=sys.stderr)
         return 1
-    kept = Path(given.results)
+    kept, page = Path(given.results), Path(given.page)
     report.write(found, kept / f"{slug}.json")
-    page = results.render(report.read(path) for path in sorted(kept.glob("*.json")))
-    Path(given.page).write_text(page)
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(results.render(report.read(path) for path in sorted(kept.glob("*.json"))))
     print(results.render([found]))
     return 0
 
@@ -64,13 +65,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--num-measure", type=int, help="prompts per workload to compare the chosen ones on")
     parser.add_argument("--max-tokens", type=int, help="longest answer")
     parser.add_argument("--positions", type=int, help="positions where divergences from fp32 are taken; 0 for none")
-    parser.add_argument("--seconds", type=float, help="time for measuring, environments and answers not counted")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        help="bounds the measuring; environments, starts and answers don't count",
+    )
     parser.add_argument("--gguf-dtype", default="bfloat16", help="forerun's arithmetic beside GGUF peers")
     parser.add_argument("--max-foreign-share", type=float, help="busier machines spoil an answer")
-    parser.add_argument("--runs", default="runs/benchmarks", help="raw answers and logs")
+    parser.add_argument("--runs", default=str(RUNS), help="raw answers and logs (default: %(default)s)")
     parser.add_argument("--resume", action="store_true", help="go on with the answers of an earlier run")
-    parser.add_argument("--results", default=str(_HERE / "results"), help="reports, one a pair")
-    parser.add_argument("--page", default=str(_HERE / "RESULTS.md"))
+    parser.add_argument("--results", default=str(RUNS / "results"), help="reports, one a pair (default: %(default)s)")
+    parser.add_argument("--page", default=str(RUNS / "RESULTS.md"), help="of all reports (default: %(default)s)")
     return parser
 
 
@@ -126,4 +131,4 @@ def _say(line: str, started: float) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

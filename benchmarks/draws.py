@@ -14,6 +14,7 @@ from statistics import fmean, median
 import torch
 from torch import Tensor
 
+from benchmarks.command import run_script
 from forerun.models.loading.load_target import load_target
 from forerun.sampling.keyed_sampler import KeyedSampler
 from forerun.sampling.params import SamplingParams
@@ -77,4 +78,4 @@ def _print(name: str, seconds: list[float], result: object) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

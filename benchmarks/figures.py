@@ -1,21 +1,22 @@
-"""What a pass and a prompt cost, as ratios: python -m benchmarks.figures MODEL [--only NAME ...]
+"""What a pass and a prompt cost, as ratios: python -m benchmarks.figures MODEL [--only NAME ...] [--pairs N]
 
 Each figure compares two things that take turns in this process and prints the median ratio of the pairs, with the
 interval that the true median leaves in at most 3.1 % of cases. Pairs during which the machine was busy with something
-else don't count. The aims are those of a quiet machine with two cores.
+else don't count; where none is left the figure is missing and the exit status 1. The aims are those of a quiet machine
+with two cores.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
+from benchmarks.command import run_script
 from benchmarks.footprint import footprint_of
 from benchmarks.pairs import Ratio, compare
 from forerun.engine.costs.pass_probe import PassProbe
@@ -26,6 +27,7 @@ from forerun.models.loading.loaded_target import LoadedTarget
 from forerun.models.native.native_decoder import NativeDecoder
 from forerun.sampling.params import SamplingParams
 from forerun.sweep.load_guard import LoadLimits
+from forerun.sweep.statistics import MIN_PAIRS
 
 MEGABYTE = 1 << 20
 
@@ -133,36 +135,45 @@ FIGURES = (
 )
 
 
-def main() -> None:
-    """Measures and prints, one line a figure."""
+def main() -> int:
+    """Measures and prints, one line a figure; 1 where the machine was too busy for one of them.
+
+    Raises ForerunError for fewer pairs than an interval needs.
+    """
     names = [figure.name for figure in FIGURES]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
-    parser.add_argument("--only", nargs="+", choices=[*names, "memory"], default=[*names, "memory"])
-    parser.add_argument("--pairs", type=int, default=12)
+    parser.add_argument(
+        "--only", nargs="+", choices=[*names, "memory"], default=[*names, "memory"], help="some of them (default: all)"
+    )
+    parser.add_argument("--pairs", type=int, default=12, help=f"a figure, at least {MIN_PAIRS} (default: 12)")
     arguments = parser.parse_args()
+    if arguments.pairs < MIN_PAIRS:
+        raise ForerunError(f"--pairs of at least {MIN_PAIRS}", str(arguments.pairs), "fewer give no interval")
     models = Models(arguments.model)
     print(f"{arguments.model}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}")
     print("| figure | aim | ratio | pairs (left out) | ms a call |\n|---|---|---|---|---|")
+    is_complete = True
     for figure in FIGURES:
         if figure.name in arguments.only:
             ratio = figure.measure(models, arguments.pairs)
-            first, second = (1e3 * seconds for seconds in ratio.seconds)
-            print(
-                f"| {figure.what} | {figure.aim} | {ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] "
-                f"| {ratio.num_pairs} ({ratio.num_spoiled}) | {first:.2f} / {second:.2f} |",
-                flush=True,
-            )
+            is_complete &= ratio.num_pairs > 0
+            print(row(figure, ratio), flush=True)
     if "memory" in arguments.only:
         found = footprint_of(arguments.model, "bf16")
         print(
             f"| memory over the runtime, weights ({found.weights / MEGABYTE:.0f} MB) and pool "
             f"({found.pool / MEGABYTE:.0f} MB) | <= 400 MB | {found.rest / MEGABYTE:.0f} MB | 1 process | |"
         )
+    return 0 if is_complete else 1
+
+
+def row(figure: Figure, ratio: Ratio) -> str:
+    """One line of the table."""
+    first, second = (1e3 * seconds for seconds in ratio.seconds)
+    times = f"{first:.2f} / {second:.2f}" if ratio.num_pairs else "–"
+    return f"| {figure.what} | {figure.aim} | {ratio.text} | {ratio.num_pairs} ({ratio.num_spoiled}) | {times} |"
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ForerunError as error:
-        sys.exit(f"figures: {error}")
+    run_script(main)

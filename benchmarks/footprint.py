@@ -1,4 +1,7 @@
-"""Memory of a process that runs a model, over one that has only imported the runtime: python -m benchmarks.footprint"""
+"""Memory of a process that runs a model, over one that has only imported the runtime.
+
+``python -m benchmarks.figures MODEL --only memory`` prints it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
+
+from forerun.errors import ForerunError
 
 # Run in a process of its own: what one has touched, the next must not find.
 _PROGRAM = """
@@ -42,8 +47,12 @@ class Footprint:
 
 
 def footprint_of(model: str, dtype: str) -> Footprint:
-    """Loads the model in a child and serves eight requests with passes of up to 32 rows and more while prefilling."""
+    """Loads the model in a child and serves eight requests with passes of up to 32 rows and more while prefilling.
+
+    Raises ForerunError with the child's last line where it fails.
+    """
     done = subprocess.run([sys.executable, "-c", _PROGRAM, model, dtype], capture_output=True, text=True, timeout=600)
     if done.returncode:
-        raise RuntimeError(done.stderr.strip()[-2000:])
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        raise ForerunError(f"to run {model} in {dtype}", last[0], "see the reason")
     return Footprint(**json.loads(done.stdout.splitlines()[-1]))

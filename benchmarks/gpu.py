@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.command import fail, run_script
 from benchmarks.device import checks, times
 from benchmarks.device.models import Model, StoredModel, smollm2_shaped, tiny_models
 from benchmarks.device.row import Row
@@ -161,8 +161,7 @@ def main() -> int:
 
         rows = run(bench, options.seconds, write)
     except ForerunError as error:
-        print(error, file=sys.stderr)
-        return 2
+        return fail(error)
     failed = [row for row in rows if row.passed is False]
     num_judged = sum(row.passed is not None for row in rows)
     print(f"{num_judged - len(failed)} of {num_judged} judged checks passed; written to {file}")
@@ -170,4 +169,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from benchmarks.command import run_script
 from benchmarks.kernel_choice import load_on
 from forerun.engine.costs.pass_probe import PassProbe
 
@@ -68,4 +69,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

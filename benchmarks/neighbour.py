@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from benchmarks.command import run_script
 from benchmarks.kernel_choice import load_on
 from forerun.engine.costs.pass_probe import PassProbe
 from forerun.models.base import Target
@@ -97,4 +98,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

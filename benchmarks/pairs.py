@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from forerun.sweep.load_guard import LoadLimits, LoadWatch
-from forerun.sweep.statistics import median, median_interval
+from forerun.sweep.statistics import MIN_PAIRS, median, median_interval
 
 # Clocks tick in hundredths of a second: a shorter turn can't tell our own time from a neighbour's.
 TURN_SECONDS = 0.3
@@ -24,7 +24,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """First over second. ``low`` and ``high`` are NaN below six pairs."""
+    """First over second. ``low`` and ``high`` are NaN below six pairs, everything is without any."""
 
     value: float
     low: float
@@ -32,6 +32,15 @@ class Ratio:
     num_pairs: int
     num_spoiled: int
     seconds: tuple[float, float]
+
+    @property
+    def text(self) -> str:
+        """The ratio with its interval, or what there is of it and why."""
+        if not self.num_pairs:
+            return f"– (0 pairs, {self.num_spoiled} left out: the machine was busy)"
+        if self.num_pairs < MIN_PAIRS:
+            return f"{self.value:.2f} ({self.num_pairs} pairs, too few for an interval)"
+        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
 def take_turn(call: Callable[[], object], limits: LoadLimits) -> Turn:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from benchmarks.command import run_script
 from forerun.models.base import AttentionGroup, PassInput, Target
 from forerun.models.catalog import DEFAULT_MODEL
 from forerun.models.device import KV_DTYPES
@@ -70,4 +71,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
+from benchmarks.command import run_script
 from benchmarks.pairs import Ratio
 from benchmarks.quantised import PLAIN_TOKENS, Answers, Distance, Quantised, answers_of, distances, held_out, speed
 from forerun.errors import ForerunError
@@ -62,9 +63,11 @@ def difference(values: Sequence[float], reference: Sequence[float]) -> str:
 
 def speed_cell(ratio: Ratio) -> str:
     """Tokens a second of both, and their ratio with its interval."""
+    if not ratio.num_pairs:
+        return f"– | {ratio.text} | 0 ({ratio.num_spoiled}) |"
     beside, own = (PLAIN_TOKENS / seconds for seconds in ratio.seconds)
     is_none = ratio.low <= 1 <= ratio.high
-    interval = f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]{', none' if is_none else ''}"
+    interval = f"{ratio.text}{', none' if is_none else ''}"
     return f"{own:.0f} ({beside:.0f}) | {interval} | {ratio.num_pairs} ({ratio.num_spoiled}) |"
 
 
@@ -114,4 +117,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

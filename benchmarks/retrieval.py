@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import run_script
 from forerun.drafters.base import DraftLimit, DraftRequest
 from forerun.drafters.registry import build
 from forerun.sampling.keyed_sampler import KeyedSampler
@@ -240,4 +241,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.command import run_script
 from benchmarks.replayed_target import ReplayedTarget
 from forerun.engine.drafting import Drafting
 from forerun.engine.engine import Engine
@@ -164,4 +165,4 @@ def _row(n: int, runs: Sequence[Run]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

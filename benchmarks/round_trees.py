@@ -1,8 +1,9 @@
 """What a round costs in several trees of forerun, in turn: python -m benchmarks.round_trees MODEL TREE TREE
 
-Each tree (a checkout with its kernels built) runs in a process of its own; they take turns run by run, at one thread
-and in CPU time, so the machine needn't be quiet for the difference, only for the absolute times. Medians over all
-rounds; shares are medians over runs, with an interval that the true median leaves in at most 3.1 % of cases.
+Each tree (a checkout with its kernels built: PYTHONPATH=src python -m forerun.models.native.build in its root) runs in
+a process of its own; they take turns run by run, at one thread and in CPU time, so the machine needn't be quiet for the
+difference, only for the absolute times. Medians over all rounds; shares are medians over runs, with an interval that
+the true median leaves in at most 3.1 % of cases.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.command import run_script
 from forerun.errors import ForerunError
 from forerun.sweep.statistics import median, median_interval
 
@@ -22,12 +25,15 @@ Rounds = list[list[float]]
 
 
 class Tree:
-    """One tree's process."""
+    """One tree's process. ``kernels`` names what computes its passes."""
 
     def __init__(self, directory: Path, arguments: list[str]) -> None:
-        """Raises ``ForerunError`` where the process ends before it is ready."""
+        """Raises ``ForerunError`` for what is no tree, runs another's package or ends before it is ready."""
+        source = directory.resolve() / "src"
+        if not (source / "forerun" / "__init__.py").is_file():
+            raise ForerunError("a checkout of forerun", f"no src/forerun/__init__.py in {directory}", "name its root")
         self.directory = directory
-        paths = os.pathsep.join(str(path) for path in (directory.resolve() / "src", ROOT))
+        paths = os.pathsep.join(str(path) for path in (source, ROOT))
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.children.round_child", *arguments],
             stdin=subprocess.PIPE,
@@ -35,7 +41,11 @@ class Tree:
             env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
             text=True,
         )
-        self._answer()
+        ready = json.loads(self._answer())
+        self.kernels: str = ready["kernels"]
+        if not Path(ready["package"]).resolve().is_relative_to(source):
+            self.close()
+            raise ForerunError(f"the package of {directory}", ready["package"], "name a tree that holds its own files")
 
     def run(self) -> Rounds:
         """The rounds of one more run: seconds in all, then those of each phase."""
@@ -73,10 +83,20 @@ def main() -> None:
     for _ in range(options.repeats):
         for index, tree in enumerate(trees):
             runs[index].append(tree.run())
+    if warning := difference_of([tree.kernels for tree in trees]):
+        print(warning)
     print("pass ms | draft µs  sample µs  other µs  beside µs  all µs | share of a round")
     for tree, runs_of_tree in zip(trees, runs, strict=True):
         tree.close()
-        print(f"{_row(runs_of_tree)}  {tree.directory}")
+        print(f"{_row(runs_of_tree)}  {tree.directory}, kernels {tree.kernels}")
+
+
+def difference_of(kernels: Sequence[str]) -> str:
+    """What to say of trees whose passes these compute; nothing where they are the same."""
+    if len(set(kernels)) == 1:
+        return ""
+    build = "in each checkout: PYTHONPATH=src python -m forerun.models.native.build"
+    return f"The trees' kernels differ ({', '.join(kernels)}): passes and shares can't be compared. {build}"
 
 
 def _row(runs: list[Rounds]) -> str:
@@ -93,4 +113,4 @@ def _row(runs: list[Rounds]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.command import run_script
 from benchmarks.pool_types import texts
 from benchmarks.weight_types import compare
 from forerun.errors import ForerunError
@@ -68,4 +69,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import torch
 
+from benchmarks.command import run_script
 from benchmarks.pool_types import logits, texts
 from forerun.models.base import AttentionGroup, PassInput, Target
 from forerun.models.catalog import DEFAULT_MODEL
@@ -84,4 +85,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

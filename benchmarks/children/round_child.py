@@ -8,9 +8,14 @@ import sys
 import time
 from dataclasses import astuple
 
+from benchmarks.command import run_script
+
 
 def main() -> None:
-    """Answer every line on standard input with the rounds of a run: [seconds, draft, verify, sample, other] each."""
+    """First say whose package this is, then answer every line on standard input with the rounds of a run.
+
+    A round is [seconds, draft, verify, sample, other].
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("method")
@@ -23,6 +28,7 @@ def main() -> None:
 
     import torch
 
+    import forerun
     from benchmarks.round import SETTINGS, run_of, uncollected
     from forerun.engine.drafting import Drafting
     from forerun.models.loading.load_target import load_target
@@ -39,11 +45,12 @@ def main() -> None:
     drafting = Drafting(options.method if options.length else "off", options.length)
     with uncollected():
         run_of(loaded, loaded.tokenizer, prompt, drafting, params)
-        print("ready", flush=True)
+        ready = {"package": forerun.__file__, "kernels": loaded.target.traits.kernels}
+        print(json.dumps(ready), flush=True)
         for _ in sys.stdin:
             run = run_of(loaded, loaded.tokenizer, prompt, drafting, params)
             print(json.dumps([[round.seconds, *astuple(round.phases)] for round in run.rounds]), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

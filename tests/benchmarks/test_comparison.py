@@ -20,6 +20,7 @@ from benchmarks import comparison
 from forerun.errors import ForerunError
 
 TEXT = tuple(range(20, 44))
+ROOT = Path(__file__).parents[2]
 
 
 class WordTokenizer:
@@ -91,6 +92,20 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         str(tmp_path / "page.md"),
     ]
     return ["--target", "tiny", "--workloads", "code_edit,prose", "--positions", "3", *paths]
+
+
+def test_the_repositorys_page_is_left_alone_unless_named(
+    run: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    published = [path for path in (ROOT / "benchmarks").rglob("*") if path.suffix in (".md", ".json")]
+    before = {path: path.read_bytes() for path in published}
+    words = run[: run.index("--runs")]
+    assert main([*words, "--quick", "--num-measure", "6"]) == 0
+    kept = tmp_path / "runs" / "benchmarks"
+    assert (kept / "results" / "tiny-quick.json").is_file() and (kept / "tiny-quick" / "trials.jsonl").is_file()
+    assert "--target tiny" in (kept / "RESULTS.md").read_text()
+    assert len(before) >= 2 and {path: path.read_bytes() for path in published} == before
 
 
 def test_a_run_from_prompts_to_the_page(run: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,9 +201,12 @@ def test_a_text_that_drafting_changes_is_reported(
     assert read(tmp_path / "results" / "tiny.json").broken == ["forerun suffix (bf16)"]
 
 
-def test_what_cannot_be_run_at_all_is_one_line(run: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_run_at_all_is_one_line(
+    run: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["compare.py"])
     assert main([*run, "--peers", "nobody"]) == 2
     assert main([*run, "--workloads", "nothing"]) == 2
     assert main([*run, "--num-choose", "0"]) == 2
-    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("benchmarks: expected")]
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("benchmarks.compare: expected")]
     assert ["'nobody'" in errors[0], "'nothing'" in errors[1], "num_choose" in errors[2]] == [True] * 3

@@ -6,6 +6,7 @@ by hand. Nothing but a C++20 compiler is needed. Runs before forerun is installe
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import shlex
@@ -99,6 +100,8 @@ def _compile(compiler: str, flags: Sequence[str], path: str, directory: Path) ->
 
 
 if __name__ == "__main__":
+    # It takes no words: --help says so, and any other is refused.
+    argparse.ArgumentParser(prog="python -m forerun.models.native.build", description=__doc__).parse_args()
     try:
         print("built", ", ".join(build()))
     except RuntimeError as error:
