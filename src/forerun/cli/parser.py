@@ -57,7 +57,7 @@ def add_dtype_flags(parser: argparse.ArgumentParser) -> None:
         default="auto",
         type=full_dtype_name,
         choices=types,
-        help="arithmetic (auto); also fp32, bf16, and fp16 on a GPU; int8 is lossy unless measured (docs/quantisation.md)",
+        help="arithmetic (auto); also fp32, bf16, fp16 (GPU); int8 is lossy unless measured (docs/quantisation.md)",
     )
     parser.add_argument(
         "--draft-dtype",
