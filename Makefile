@@ -39,8 +39,8 @@ test-real: install
 test-bytes: install
 	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE PYTHONPATH=tests $(BIN)/python -m same_bytes $(ARGS)
 
-# forerun beside its peers, eight minutes; builds the peers' environments (5 GB) on first use. A full run of other models:
-# make bench QUICK= ARGS="--target FILE --draft FILE"
+# forerun beside its peers, eight minutes; builds the peers' environments (5 GB) on first use and writes
+# runs/benchmarks/RESULTS.md. A full run of other models: make bench QUICK= ARGS="--target FILE --draft FILE"
 QUICK ?= --quick
 bench: install
 	$(BIN)/python -m benchmarks.compare --target smollm2-135m $(QUICK) $(ARGS)

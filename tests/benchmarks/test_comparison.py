@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -92,6 +93,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         str(tmp_path / "page.md"),
     ]
     return ["--target", "tiny", "--workloads", "code_edit,prose", "--positions", "3", *paths]
+
+
+def test_every_option_stands_in_the_table_of_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    options = set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.MULTILINE))
+    table = set(re.findall(r"^\| `(--[a-z-]+)` \|", (ROOT / "docs" / "benchmarks.md").read_text(), re.MULTILINE))
+    assert options == table and len(table) > 15
 
 
 def test_the_repositorys_page_is_left_alone_unless_named(
