@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from forerun.drafters.knobs import knobs_of
 from forerun.drafters.ngram.drafter import NgramDrafter
 from forerun.drafters.registry import METHODS, build, check_num_speculative_tokens, find_method
 from forerun.errors import ForerunError
@@ -53,3 +56,13 @@ def test_text_from_flags_is_read_as_the_knobs_own_type() -> None:
 def test_a_value_of_another_type_is_refused(knobs: dict[str, Any]) -> None:
     with pytest.raises(ForerunError, match=f"a value for ngram's knob {next(iter(knobs))}"):
         build("ngram", knobs)
+
+
+@pytest.mark.parametrize("name", ["ngram", "suffix"])
+def test_the_documented_knobs_are_those_of_the_method(name: str) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "retrieval.md").read_text(encoding="utf-8")
+    rows = re.findall(rf"^\| (?:both|{name}) \| `(\w+)` \| (.+?) \| (.+) \|$", text, re.MULTILINE)
+    expected = {
+        (knob.name, str(knob.default).lower() or "none", knob.summary) for knob in knobs_of(METHODS[name].config)
+    }
+    assert {(knob, default.replace(",", ""), summary) for knob, default, summary in rows} == expected

@@ -1,11 +1,14 @@
 """Plans: defaults, files, flags, one-line refusals, and the cells they come to."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from forerun.errors import ForerunError
 from forerun.sweep.cells import Candidate, CellState
 from forerun.sweep.expand import expand
-from forerun.sweep.plan import Plan, read_plan
+from forerun.sweep.plan import DrafterPlan, MethodPlan, Plan, read_plan
 
 WORKLOADS = ("code", "repeat")
 
@@ -14,6 +17,13 @@ def plan_of(tmp_path, text, **flags):
     path = tmp_path / "plan.toml"
     path.write_text(text)
     return read_plan(path, flags)
+
+
+def test_every_key_is_documented_and_no_other():
+    text = (Path(__file__).parents[2] / "docs" / "tune.md").read_text(encoding="utf-8")
+    keys = text.partition("All keys:")[2].partition("\n\n")[0]
+    known = {*Plan.model_fields, *MethodPlan.model_fields, *DrafterPlan.model_fields}
+    assert set(re.findall(r"`(\w+)`", keys)) == known
 
 
 def test_a_plan_needs_nothing():
