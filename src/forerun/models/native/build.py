@@ -54,7 +54,7 @@ def library_file(path: str, directory: Path = LIBRARIES) -> Path:
 
 def sources_number() -> int:
     """Stands for the text of all sources: a library of others may have other structures, or lay keys out otherwise."""
-    text = b"".join(path.read_bytes() for path in sorted(SOURCES.iterdir()) if path.is_file())
+    text = b"".join(path.read_bytes() for path in sorted(SOURCES.iterdir()) if path.suffix in (".h", ".cpp"))
     return int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
 
 

@@ -296,6 +296,33 @@ static void times_scales(const float *scales, const int64_t *slots, int num_keys
             store(rows + q * CHUNK + key, load(rows + q * CHUNK + key) * load(by_key + key));
 }
 
+// Scores of a chunk become weights in place; maxima and sums go to scratch.chunk.
+template <class Math>
+static void weigh_chunk(const AttentionTile &tile, const int64_t *positions, const PoolLayer &layer, int kv_head,
+                        int shared, int first, int num_keys, const AttentionSettings &settings,
+                        const AttentionScratch &scratch) {
+    const int num_queries = tile.num_rows * shared;
+    const int64_t *slots = tile.slots + first;
+    const int num_vectors = (num_keys + W - 1) / W;
+    if (layer.kind == FR_INT8)
+        times_scales(layer.key_scales + layer.scale_at(kv_head, 0), slots, num_keys, num_queries, scratch.scores);
+    for (int q = 0; q < num_queries; ++q) {
+        const int position = (int)positions[tile.rows[q / shared]];
+        const int oldest = settings.window ? position - settings.window + 1 - first : 0;
+        const int begin = oldest > 0 ? oldest : 0;
+        const int end = position + 1 - first < num_keys ? position + 1 - first : num_keys;
+        float *scores = scratch.scores + q * CHUNK;
+        scratch.chunk.sum[q] = 0.0f;
+        if (begin < end)
+            scratch.chunk.sum[q] = to_weights(scores, {begin, end}, num_vectors, settings.softcap, scratch.chunk.maximum + q);
+        else
+            memset(scores, 0, num_vectors * W * sizeof(float));
+    }
+    if (layer.kind == FR_INT8)
+        times_scales(layer.value_scales + layer.scale_at(kv_head, 0), slots, num_keys, num_queries, scratch.scores);
+    Math::round_weights(num_keys, num_queries, scratch.scores);
+}
+
 // One chunk of one kv head for all queries of a tile, into scratch.chunk.
 template <class Math>
 static void attend_chunk(const AttentionTile &tile, const int64_t *positions, const PoolLayer &layer, int kv_head,
@@ -323,7 +350,7 @@ static void attend_chunk(const AttentionTile &tile, const int64_t *positions, co
         each_tile(block, [&](int key, int count, char *gathered, float *wide) {
             ask_tile(first_keys, key_bytes, slots, key + KEY_BLOCK, num_keys);
             if (block + KEY_BLOCK >= num_keys) ask_tile(first_values, value_bytes, slots, key - block, num_keys);
-            const char *found = find_keys(layer, kv_head, slots + key, count, gathered);
+            const char *found = find_tile<KeyPlace>(layer, kv_head, slots + key, count, gathered);
             keys.at[(key - block) / SLOT_TILE] = Math::keys(layer, found, wide);
         });
         each_queries(num_queries, [&](int q, auto how_many) {
@@ -332,31 +359,14 @@ static void attend_chunk(const AttentionTile &tile, const int64_t *positions, co
         });
     }
 
-    const int num_vectors = (num_keys + W - 1) / W;
-    if (layer.kind == FR_INT8)
-        times_scales(layer.key_scales + layer.scale_at(kv_head, 0), slots, num_keys, num_queries, scratch.scores);
-    for (int q = 0; q < num_queries; ++q) {
-        const int position = (int)positions[tile.rows[q / shared]];
-        const int oldest = settings.window ? position - settings.window + 1 - first : 0;
-        const int begin = oldest > 0 ? oldest : 0;
-        const int end = position + 1 - first < num_keys ? position + 1 - first : num_keys;
-        float *scores = scratch.scores + q * CHUNK;
-        scratch.chunk.sum[q] = 0.0f;
-        if (begin < end)
-            scratch.chunk.sum[q] = to_weights(scores, {begin, end}, num_vectors, settings.softcap, scratch.chunk.maximum + q);
-        else
-            memset(scores, 0, num_vectors * W * sizeof(float));
-    }
-    if (layer.kind == FR_INT8)
-        times_scales(layer.value_scales + layer.scale_at(kv_head, 0), slots, num_keys, num_queries, scratch.scores);
-    Math::round_weights(num_keys, num_queries, scratch.scores);
+    weigh_chunk<Math>(tile, positions, layer, kv_head, shared, first, num_keys, settings, scratch);
 
     memset(scratch.chunk.mixed, 0, (size_t)num_queries * width * sizeof(float));
     for (int block = 0; block < num_keys; block += KEY_BLOCK) {
         SlotTiles values;
         each_tile(block, [&](int key, int count, char *gathered, float *wide) {
             ask_tile(first_values, value_bytes, slots, key + KEY_BLOCK, num_keys);
-            const char *found = find_values(layer, kv_head, slots + key, count, gathered);
+            const char *found = find_tile<ValuePlace>(layer, kv_head, slots + key, count, gathered);
             values.at[(key - block) / SLOT_TILE] = Math::values(layer, found, wide);
         });
         each_queries(num_queries, [&](int q, auto how_many) {

@@ -86,6 +86,7 @@ static inline void copy_units(int bytes, const char *from, int from_step, char *
 struct KeyPlace {
     int cell_bytes, num_cells;
     explicit KeyPlace(const PoolLayer &layer) : cell_bytes(layer.pair() * layer.number_bytes()), num_cells(layer.num_cells()) {}
+    static char *tile(const PoolLayer &layer, int kv_head, int64_t slot) { return layer.key_tile(kv_head, slot); }
     char *in(char *tile, int64_t slot) const { return tile + slot % SLOT_TILE * cell_bytes; }
     void put(const char *key, char *to) const { copy_units(cell_bytes, key, 1, to, SLOT_TILE, num_cells); }
     void move(const char *from, char *to) const { copy_units(cell_bytes, from, SLOT_TILE, to, SLOT_TILE, num_cells); }
@@ -96,6 +97,7 @@ struct ValuePlace {
     int number_bytes, pair, width, head_dim;
     explicit ValuePlace(const PoolLayer &layer)
         : number_bytes(layer.number_bytes()), pair(layer.pair()), width(layer.width()), head_dim(layer.head_dim) {}
+    static char *tile(const PoolLayer &layer, int kv_head, int64_t slot) { return layer.value_tile(kv_head, slot); }
     char *in(char *tile, int64_t slot) const {
         const int lane = (int)(slot % SLOT_TILE);
         return tile + ((size_t)lane / pair * width * pair + lane % pair) * number_bytes;
@@ -122,20 +124,13 @@ static inline bool is_in_place(const int64_t *slots, int count) {
     return differences == 0;
 }
 
-// Up to 16 keys as a tile: where they lie, or put together in `scratch`. What follows the last is undefined.
-static inline const char *find_keys(const PoolLayer &layer, int kv_head, const int64_t *slots, int count, char *scratch) {
-    if (is_in_place(slots, count)) return layer.key_tile(kv_head, slots[0]);
-    const KeyPlace place(layer);
+// Up to 16 keys (KeyPlace) or values (ValuePlace) as a tile: where they lie, or put together in `scratch`. What follows
+// the last is undefined.
+template <class Place>
+static inline const char *find_tile(const PoolLayer &layer, int kv_head, const int64_t *slots, int count, char *scratch) {
+    if (is_in_place(slots, count)) return Place::tile(layer, kv_head, slots[0]);
+    const Place place(layer);
     for (int i = 0; i < count; ++i)
-        place.move(place.in(layer.key_tile(kv_head, slots[i]), slots[i]), place.in(scratch, i));
-    return scratch;
-}
-
-// The same of values.
-static inline const char *find_values(const PoolLayer &layer, int kv_head, const int64_t *slots, int count, char *scratch) {
-    if (is_in_place(slots, count)) return layer.value_tile(kv_head, slots[0]);
-    const ValuePlace place(layer);
-    for (int i = 0; i < count; ++i)
-        place.move(place.in(layer.value_tile(kv_head, slots[i]), slots[i]), place.in(scratch, i));
+        place.move(place.in(Place::tile(layer, kv_head, slots[i]), slots[i]), place.in(scratch, i));
     return scratch;
 }
